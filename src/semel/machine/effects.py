@@ -1,0 +1,504 @@
+"""Effects: the file to read first.
+
+For one key the world changes at most once, and what cannot be proved is called unknown.
+
+| from                     | event                                              | to                                     |
+|--------------------------|----------------------------------------------------|----------------------------------------|
+| (none), not_attempted    | intend: token current, nothing else unknown, ...   | submitted (opens a submission)         |
+| submitted                | confirm, of an open submission                     | confirmed (closes all)                 |
+| submitted                | disprove: proof that this submission did nothing   | closes *that* one; not_attempted if    |
+|                          |                                                    | none is open, else ambiguous (R1)      |
+| submitted                | lose: timeout, exception, session fenced           | ambiguous                              |
+| ambiguous                | found confirmed / not_found (R4)                   | confirmed / not_attempted              |
+| ambiguous                | found conflict / unavailable                       | ambiguous: a person / asked again      |
+| ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
+| confirmed                | intend                                             | the recorded result, or a refusal (R9) |
+
+The state is not stored: it is read off the submissions, so no event can set it wrongly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from semel.machine import journal as j
+from semel.model import Code, EffectState, Json, Refusal
+
+NOT_DONE, RETURNED, RAISED = "not_done", "returned", "raised"
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One submission on record. open: its outcome is not proved. lost: nobody waits for it any more.
+
+    What may be said of its sender: ended (its code returned or raised), fenced (its session is fenced, and the kernel
+    kills what is not), dead (its process is proved to be gone). unfenced: "" | "process" | "child" (R4).
+    """
+
+    n: int
+    task: str
+    attempt: int
+    token: int
+    session: str
+    at: int
+    open: bool = True
+    lost: bool = False
+    ended: bool = False
+    fenced: bool = False
+    dead: bool = False
+    unfenced: str = ""
+
+    @property
+    def quiet(self) -> bool:
+        """Whether its sender can act no more."""
+        if self.ended:
+            return True
+        return self.unfenced != "child" and (self.dead or (self.fenced and not self.unfenced))
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What came in when it could no longer decide anything by itself (R2)."""
+
+    n: int
+    outcome: str
+    result: Json
+    reason: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1)."""
+
+    key: str
+    name: str
+    args: Json
+    digest: str
+    material: str
+    occurrence: str
+    generation: int
+    recovery: tuple[str, ...]
+    sent: tuple[Sent, ...] = ()
+    clean_since: int = 0
+    confirmed: bool = False
+    result: Json = None
+    unrecorded: str = ""
+    declined: j.Disproved | None = None
+    evidence: tuple[Evidence, ...] = ()
+    answered: j.Answered | None = None
+    conflict: str = ""
+    unavailable: int = 0
+    unavailable_since: int = 0
+    lost_at: int = 0
+    version: int = 0
+
+    @property
+    def open(self) -> tuple[Sent, ...]:
+        """The submissions whose outcome is not proved."""
+        return tuple(s for s in self.sent if s.open)
+
+    @property
+    def state(self) -> EffectState:
+        """The state, read off the submissions."""
+        if self.confirmed:
+            return EffectState.CONFIRMED
+        waiting = self.open
+        if not waiting:
+            return EffectState.NOT_ATTEMPTED
+        return EffectState.AMBIGUOUS if all(s.lost for s in waiting) else EffectState.SUBMITTED
+
+    @property
+    def unknown(self) -> bool:
+        """Whether an earlier submission's outcome is unknown, even while a further one is in flight (R1)."""
+        return any(s.lost for s in self.open)
+
+    @property
+    def quiet(self) -> bool:
+        """Whether no sender of an open submission can act any more."""
+        return all(s.quiet for s in self.open)
+
+    def submission(self, n: int) -> Sent | None:
+        """Submission `n`, counted from 1."""
+        return self.sent[n - 1] if 0 < n <= len(self.sent) else None
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Intend:
+    """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9)."""
+
+    key: str
+    name: str
+    args: Json
+    digest: str
+    material: str
+    task: str
+    attempt: int
+    token: int
+    session: str
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    timeout_ms: int = 0
+    unfenced: str = ""
+    again: bool = False
+    said: str | None = None
+    limit: int | None = None
+    per_task: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    key: str
+    n: int
+    token: int
+    result: Json = None
+    unrecorded: str = ""
+    how: str = RETURNED
+
+
+@dataclass(frozen=True, slots=True)
+class Disprove:
+    key: str
+    n: int
+    token: int
+    reason: str
+    final: bool = False
+    detail: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    key: str
+    n: int
+    token: int
+    why: str
+    ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnfenced:
+    key: str
+    n: int
+    token: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSenderGone:
+    """The engine read that `session` is fenced; dead: with proof of its process's death."""
+
+    key: str
+    session: str
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet."""
+
+    key: str
+    token: int
+    verdict: str
+    how: str
+    result: Json = None
+    reason: str = ""
+    waited_ms: int = -1
+    settle_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's verdict. seen: the version of the effect that they looked at (R21)."""
+
+    key: str
+    verdict: str
+    by: str
+    seen: int
+    result: Json = None
+    reason: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
+
+    key: str
+    n: int
+    token: int
+
+
+EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the rest of the task says about the caller.
+
+    current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
+    unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
+    of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task.
+    """
+
+    current: bool = True
+    suspended: str = ""
+    unknown: str = ""
+    used: int = 0
+    used_here: int = 0
+    clean: bool = False
+    cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to be appended; and, for a key that is already decided, the effect whose record is the answer."""
+
+    events: tuple[j.Happened, ...] = ()
+    recorded: Effect | None = None
+
+
+def _no(code: Code, message: str, result: Json = None) -> Refusal:
+    return Refusal(code, message, result)
+
+
+# --- decide ---------------------------------------------------------------------------------------------------------
+
+
+def decide(effect: Effect | None, command: EffectCommand, standing: Standing) -> Decision | Refusal:
+    """What `command` does to `effect`: events to append, or a named no. Pure."""
+    if isinstance(command, Intend):
+        return _intend(effect, command, standing)
+    if effect is None:
+        return _no(Code.STALE_VIEW, f"no effect {command.key} is on record")
+    if isinstance(command, Confirm | Disprove | Lose):
+        return _outcome(effect, command, standing)
+    if isinstance(command, MarkUnfenced):
+        sub = effect.submission(command.n)
+        if sub is None or not sub.open:
+            return _no(Code.STALE_VIEW, f"submission {command.n} is not open")
+        return Decision((j.Unfenced(command.key, command.n, command.why),) if not sub.unfenced else ())
+    if isinstance(command, NoteSenderGone):
+        return Decision(tuple(
+            j.SenderGone(command.key, s.n, command.dead)
+            for s in effect.open
+            if s.session == command.session and not (s.dead if command.dead else s.fenced)
+        ))
+    if isinstance(command, Settle):
+        return _settle(effect, command, standing)
+    if isinstance(command, Credit):
+        return _credit(effect, command, standing)
+    return _answer(effect, command)
+
+
+def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | Refusal:
+    barred = _barred(c, standing)
+    if barred:
+        return barred
+    if effect is not None:
+        known = _known(effect, c, standing)
+        if known:
+            return known
+    limited = _limited(effect, c, standing)
+    if limited:
+        return limited
+    if standing.cancelled and not c.again:
+        return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
+    fresh = effect is None or effect.digest != c.digest
+    return Decision((
+        j.Intended(
+            c.key, n=len(effect.sent) + 1 if effect else 1, name=c.name, task=c.task, attempt=c.attempt, token=c.token,
+            session=c.session, args=c.args if fresh and not c.again else None, digest=c.digest if fresh and not c.again else "",
+            material=c.material if effect is None else "", occurrence=c.occurrence, generation=c.generation,
+            recovery=c.recovery if effect is None or effect.recovery != c.recovery else (),
+            timeout_ms=c.timeout_ms, unfenced=c.unfenced, again=c.again,
+        ),
+    ))  # fmt: skip
+
+
+def _barred(c: Intend, standing: Standing) -> Refusal | None:
+    if not standing.current:
+        return _no(Code.STALE_TOKEN, f"attempt {c.attempt} no longer owns the task")
+    if standing.suspended:
+        return _no(Code.UNKNOWN_OUTSTANDING, f"this attempt is suspended ({standing.suspended}): it starts nothing more")
+    if standing.unknown:
+        return _no(Code.UNKNOWN_OUTSTANDING, f"the outcome of {standing.unknown} is unknown: nothing else may start")
+    return None
+
+
+def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal | None:
+    """The answer for a key that is on record, or None if it may be submitted."""
+    state = effect.state
+    if state is EffectState.SUBMITTED:
+        return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
+    if not c.again and c.material != effect.material:
+        return _no(Code.INTENT_CHANGED, f"a material argument of {effect.name} differs from the one on record")
+    if state is EffectState.CONFIRMED:
+        return _recall(effect, c, standing)
+    if state is EffectState.AMBIGUOUS:
+        return None if c.again else _no(Code.UNKNOWN_OUTSTANDING, f"the outcome of {effect.name} is unknown")
+    if effect.declined is not None:
+        return Decision(recorded=effect)
+    return _no(Code.STALE_VIEW, "nothing is unknown any more") if c.again else None
+
+
+def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal:
+    """R9: the same key again, after it was confirmed."""
+    if c.digest == effect.digest or c.said == c.digest:
+        return Decision(recorded=effect)
+    if c.said is not None or standing.clean:
+        message = f"{effect.name} was done, in other words; on purpose: using(occurrence=...)"
+        return _no(Code.ALREADY_DONE, message, effect.result)
+    return Decision((j.Drifted(c.key, c.args, c.digest, c.attempt),), effect)
+
+
+def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
+    if effect is not None:
+        return None
+    if c.limit is not None and standing.used >= c.limit:
+        return _no(Code.LIMIT_REACHED, f"the task may have {c.limit} different effects, and has had them")
+    if c.per_task is not None and standing.used_here >= c.per_task:
+        return _no(Code.LIMIT_REACHED, f"{c.name} may happen {c.per_task} time(s) per task, and has")
+    return None
+
+
+def _outcome(effect: Effect, c: Confirm | Disprove | Lose, standing: Standing) -> Decision | Refusal:
+    sub = effect.submission(c.n)
+    if sub is None or sub.token != c.token:
+        return _no(Code.STALE_VIEW, f"{effect.name} has no submission {c.n} of this token")
+    if sub.open and not effect.confirmed and standing.current and not sub.fenced:
+        if isinstance(c, Confirm):
+            return Decision((j.Confirmed(c.key, c.n, c.result, c.unrecorded, c.how),))
+        if isinstance(c, Disprove):
+            return Decision((j.Disproved(c.key, c.n, c.reason, c.final, c.detail),))
+        if not sub.lost:
+            return Decision((j.Lost(c.key, c.n, c.why, c.ended),))
+    return _late(sub, c)
+
+
+def _late(sub: Sent, c: Confirm | Disprove | Lose) -> Decision:
+    """R2: it no longer decides. Once per submission, and only if it says something new."""
+    if sub.ended:
+        return Decision()
+    if isinstance(c, Confirm):
+        return Decision((j.Late(c.key, c.n, RETURNED, c.result, c.unrecorded),))
+    if isinstance(c, Disprove):
+        return Decision((j.Late(c.key, c.n, NOT_DONE, c.detail, c.reason),))
+    return Decision((j.Late(c.key, c.n, RAISED, None, c.why),) if c.ended else ())
+
+
+def _settle(effect: Effect, c: Settle, standing: Standing) -> Decision | Refusal:
+    if not standing.current:
+        return _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
+    if effect.state is EffectState.SUBMITTED:
+        return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
+    if effect.state is not EffectState.AMBIGUOUS:
+        return _no(Code.STALE_VIEW, f"{effect.name} is settled")
+    if c.verdict == "not_found":
+        stopped = effect.answered is not None and effect.answered.stopped
+        if not effect.quiet and not stopped:
+            return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
+        if c.waited_ms < c.settle_ms:
+            return _no(Code.UNKNOWN_OUTSTANDING, f"settle is not over ({c.waited_ms} of {c.settle_ms} ms)")
+    return Decision((j.Found(c.key, c.verdict, c.how, c.result, c.reason),))
+
+
+def _credit(effect: Effect, c: Credit, standing: Standing) -> Decision | Refusal:
+    if not standing.current:
+        return _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
+    sub = effect.submission(c.n)
+    found = next((e for e in effect.evidence if e.n == c.n and e.outcome != RAISED), None)
+    if sub is None or not sub.open or found is None or effect.confirmed:
+        return _no(Code.STALE_VIEW, f"there is no evidence about an open submission {c.n} of {effect.name}")
+    if found.outcome == RETURNED:
+        return Decision((j.Confirmed(c.key, c.n, found.result, found.reason, "evidence"),))
+    return Decision((j.Disproved(c.key, c.n, found.reason, detail=found.result),))
+
+
+def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
+    if effect.state is EffectState.SUBMITTED:
+        return _no(Code.IN_FLIGHT, f"{effect.name} is in flight: look again when it has settled or is unknown")
+    if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:
+        return _no(Code.STALE_VIEW, f"{effect.name} has moved on since you looked (it is {effect.state}): look again")
+    if c.verdict == "not_found":
+        if any(s.unfenced and not s.quiet for s in effect.open) and not c.stopped:
+            return _no(Code.UNKNOWN_OUTSTANDING,
+                       "a sender of it cannot be fenced by semel: say that its process has stopped (--process-stopped)")
+        return Decision((j.Answered(c.key, c.reason, c.stopped),))
+    return Decision((j.Found(c.key, c.verdict, f"person:{c.by}", c.result, c.reason),))
+
+
+# --- apply ----------------------------------------------------------------------------------------------------------
+
+
+def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect | None:
+    """The effect after `event`, which stands at `seq` of its stream and was written at `at` (milliseconds)."""
+    if isinstance(event, j.Intended):
+        return _apply_intended(effect, event, seq, at)
+    if effect is None:
+        return None  # a call that was declined before anything was on record
+    effect = replace(effect, version=seq)
+    if isinstance(event, j.Confirmed):
+        return _sub(replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict=""),
+                    event.n, close_all=True, ended=event.how == RETURNED)
+    if isinstance(event, j.Disproved):
+        effect = _sub(effect, event.n, open=False, ended=True)
+        return replace(effect, declined=event if event.final and not effect.open else effect.declined)
+    if isinstance(event, j.Lost):
+        sub = effect.submission(event.n)
+        assert sub is not None
+        effect = _sub(effect, event.n, lost=True, ended=sub.ended or event.ended, fenced=sub.fenced or event.fenced,
+                      dead=sub.dead or event.dead)
+        return replace(effect, lost_at=effect.lost_at or at)
+    if isinstance(event, j.Late):
+        found = Evidence(event.n, event.outcome, event.result, event.reason, at)
+        return _sub(replace(effect, evidence=(*effect.evidence, found)), event.n, ended=True)
+    if isinstance(event, j.Unfenced):
+        return _sub(effect, event.n, unfenced=event.why)
+    if isinstance(event, j.SenderGone):
+        return _sub(effect, event.n, fenced=True, dead=event.dead)
+    if isinstance(event, j.Found):
+        return _apply_found(effect, event, at)
+    if isinstance(event, j.Answered):
+        return replace(effect, answered=event)
+    return effect
+
+
+def _apply_intended(effect: Effect | None, e: j.Intended, seq: int, at: int) -> Effect:
+    sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced)
+    if effect is None:
+        return Effect(e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), at,
+                      version=seq)
+    clean = not effect.open
+    return replace(
+        effect, version=seq, sent=(*effect.sent, sent), clean_since=at if clean else effect.clean_since,
+        args=e.args if e.digest else effect.args, digest=e.digest or effect.digest,
+        recovery=e.recovery or effect.recovery, answered=None, conflict="",
+    )  # fmt: skip
+
+
+def _apply_found(effect: Effect, e: j.Found, at: int) -> Effect:
+    if e.verdict == "confirmed":
+        return _sub(replace(effect, confirmed=True, result=e.result, conflict=""), 0, close_all=True)
+    if e.verdict == "not_found":
+        return _sub(replace(effect, conflict="", answered=None, unavailable=0, unavailable_since=0, lost_at=0), 0, close_all=True)
+    if e.verdict == "conflict":
+        return replace(effect, conflict=e.reason or "conflict")
+    return replace(effect, unavailable=effect.unavailable + 1, unavailable_since=effect.unavailable_since or at)
+
+
+def _sub(effect: Effect, n: int, *, close_all: bool = False, open: bool | None = None, lost: bool = False,  # noqa: A002
+         ended: bool = False, fenced: bool = False, dead: bool = False, unfenced: str = "") -> Effect:
+    """The effect with submission `n` changed: facts are only ever added, and a closed submission is never opened."""
+    subs = []
+    for s in effect.sent:
+        if close_all and s.open:
+            s = replace(s, open=False)
+        if s.n == n:
+            s = replace(s, open=s.open and open is not False, lost=s.lost or lost, ended=s.ended or ended,
+                        fenced=s.fenced or fenced, dead=s.dead or dead, unfenced=unfenced or s.unfenced)
+        subs.append(s)
+    return replace(effect, sent=tuple(subs))

@@ -1,0 +1,387 @@
+"""The journal: event types, their text, and the chain of hashes. Rows are inserted and never touched.
+
+Events of effects stand in their task's stream; those of tenant-scoped keys in a stream of the key's own (R8).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from typing import Any, ClassVar
+
+from semel.model import Json
+
+GENESIS = bytes(32)  # the hash before the first row
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """The root of all events."""
+
+    kind: ClassVar[str] = ""
+
+
+# --- of tasks -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued(Happened):
+    kind: ClassVar[str] = "enqueued"
+    task: str
+    name: str
+    key: str
+    args: Json
+    queue: str = "default"
+    priority: int = 0
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Happened):
+    kind: ClassVar[str] = "claimed"
+    attempt: int
+    token: int
+    session: str
+    max_attempts: int = 5
+    max_crashes: int = 5
+    backoff_ms: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped(Happened):
+    kind: ClassVar[str] = "stepped"
+    key: str
+    name: str
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Happened):
+    """The task depends on a tenant-scoped key, which has a stream of its own."""
+
+    kind: ClassVar[str] = "joined"
+    key: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Happened):
+    """This attempt may start nothing more, whatever its code does with the exception (R11)."""
+
+    kind: ClassVar[str] = "suspended"
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked(Happened):
+    """The attempt ended unfinished, without fault: given back."""
+
+    kind: ClassVar[str] = "parked"
+    why: str
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Happened):
+    kind: ClassVar[str] = "finished"
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Happened):
+    kind: ClassVar[str] = "failed"
+    error: str
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Happened):
+    kind: ClassVar[str] = "lease_lost"
+    session: str
+    proof: str
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Happened):
+    kind: ClassVar[str] = "blocked"
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked(Happened):
+    kind: ClassVar[str] = "unblocked"
+    why: str = ""
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending(Happened):
+    """The task must end so, as soon as nothing of it is unknown: a reconcile-only attempt comes first."""
+
+    kind: ClassVar[str] = "ending"
+    how: str
+    why: str = ""
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Happened):
+    kind: ClassVar[str] = "cancelled"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered(Happened):
+    kind: ClassVar[str] = "dead_lettered"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Happened):
+    kind: ClassVar[str] = "replayed"
+    why: str = ""
+    from_step: str = ""
+    due: int = 0
+
+
+# --- of effects -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OfEffect(Happened):
+    """The root of the events of one effect."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intended(OfEffect):
+    """A submission is opened. args: recorded with the first one, and whenever a clean effect is called in other words."""
+
+    kind: ClassVar[str] = "intended"
+    n: int
+    name: str
+    task: str
+    attempt: int
+    token: int
+    session: str
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    timeout_ms: int = 0
+    unfenced: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed(OfEffect):
+    kind: ClassVar[str] = "confirmed"
+    n: int
+    result: Json = None
+    unrecorded: str = ""
+    how: str = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Disproved(OfEffect):
+    kind: ClassVar[str] = "disproved"
+    n: int
+    reason: str
+    final: bool = False
+    detail: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(OfEffect):
+    kind: ClassVar[str] = "lost"
+    n: int
+    why: str
+    ended: bool = False
+    fenced: bool = False
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Late(OfEffect):
+    """An outcome from a token that is no longer current, or of a closed submission: evidence, never an overwrite (R2)."""
+
+    kind: ClassVar[str] = "late"
+    n: int
+    outcome: str  # returned, not_done, raised
+    result: Json = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfenced(OfEffect):
+    """Nothing can stop what this submission started (a child, a fork): its not_found needs a person's word (R4)."""
+
+    kind: ClassVar[str] = "unfenced"
+    n: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SenderGone(OfEffect):
+    """The session that sent an open submission is fenced; `dead`: its process is proved to be gone."""
+
+    kind: ClassVar[str] = "sender_gone"
+    n: int
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found(OfEffect):
+    """A verdict on an unknown effect, and where it comes from: evidence, a lookup, a person."""
+
+    kind: ClassVar[str] = "found"
+    verdict: str  # confirmed, not_found, conflict, unavailable
+    how: str
+    result: Json = None
+    reason: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(OfEffect):
+    """A person says not_found: believed once settle has been watched (R4). stopped: they say the process has stopped."""
+
+    kind: ClassVar[str] = "answered"
+    reason: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted(OfEffect):
+    """The same intent in other words, after a break: the recorded result was given (R9)."""
+
+    kind: ClassVar[str] = "drifted"
+    args: Json
+    digest: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declined(OfEffect):
+    """A call that the machine refused and that the agent was told of."""
+
+    kind: ClassVar[str] = "declined"
+    code: str
+    name: str
+    args: Json = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Void(Happened):
+    """Takes a seq whose change must never land (R7)."""
+
+    kind: ClassVar[str] = "void"
+
+
+KINDS: dict[str, type[Happened]] = {
+    cls.kind: cls
+    for cls in (
+        Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
+        Cancelled, DeadLettered, Replayed, Intended, Confirmed, Disproved, Lost, Late, Unfenced, SenderGone, Found,
+        Answered, Drifted, Declined, Void,
+    )
+}  # fmt: skip
+
+# The fields of each kind with the value that need not be written; JSON knows no tuples, so those are named too.
+_FIELDS = {
+    kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls))
+    for kind, cls in KINDS.items()
+}
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the journal. at: milliseconds since the Unix epoch. id: random, one for each change (R7)."""
+
+    tenant: str
+    stream: str
+    seq: int
+    kind: str
+    actor: str
+    token: int
+    at: int
+    body: str
+    id: str
+    hash: bytes
+    event: Happened | None = field(default=None, compare=False, repr=False)
+
+
+def body_of(event: Happened) -> str:
+    """The text of an event: compact JSON; a field that holds its default is left out."""
+    kept: dict[str, Any] = {}
+    for name, default in _FIELDS[event.kind]:
+        value = getattr(event, name)
+        if value != default or default is MISSING or type(value) is not type(default):
+            kept[name] = value
+    return _encode(kept)
+
+
+def event_of(kind: str, body: str) -> Happened:
+    """The event of a row's text. Raises `ValueError` for a kind or a field that this version does not know."""
+    cls = KINDS.get(kind)
+    if cls is None:
+        raise ValueError(f"the journal holds an event {kind!r} that this version of semel does not know")
+    values: dict[str, Any] = json.loads(body)
+    if cls is Intended and "recovery" in values:
+        values["recovery"] = tuple(values["recovery"])
+    try:
+        return cls(**values)
+    except TypeError as error:
+        raise ValueError(f"the journal holds an event {kind!r} with fields that this version does not know") from error
+
+
+def chain(previous: bytes, *, tenant: str, stream: str, seq: int, kind: str, actor: str, token: int, at: int, body: str,
+          id: str) -> bytes:  # noqa: A002 - the column's name
+    """The hash of a row: SHA-256 over the row before and every column, each with its length, so that none can be shifted."""
+    hasher = hashlib.sha256(previous)
+    for part in (tenant, stream, str(seq), kind, actor, str(token), str(at), id, body):
+        data = part.encode()
+        hasher.update(b"%d:" % len(data))
+        hasher.update(data)
+    return hasher.digest()
+
+
+def seal(events: tuple[Happened, ...], *, tenant: str, stream: str, seq: int, previous: bytes, actor: str, token: int,
+         at: int, id: str) -> tuple[Row, ...]:  # noqa: A002 - the column's name
+    """The rows of `events`, to follow the row `seq` whose hash is `previous`."""
+    rows: list[Row] = []
+    for event in events:
+        seq += 1
+        body = body_of(event)
+        previous = chain(previous, tenant=tenant, stream=stream, seq=seq, kind=event.kind, actor=actor, token=token,
+                         at=at, body=body, id=id)
+        rows.append(Row(tenant, stream, seq, event.kind, actor, token, at, body, id, previous, event))
+    return tuple(rows)
+
+
+def broken(rows: list[Row], seq: int = 0, previous: bytes = GENESIS) -> str | None:
+    """What is wrong with the chain of one stream's rows, or None if it is whole."""
+    for row in rows:
+        if row.seq != seq + 1:
+            return f"row {seq + 1} is missing (the next is {row.seq})"
+        want = chain(previous, tenant=row.tenant, stream=row.stream, seq=row.seq, kind=row.kind, actor=row.actor,
+                     token=row.token, at=row.at, body=row.body, id=row.id)
+        if want != row.hash:
+            return f"row {row.seq} ({row.kind}) was changed, or follows another row than it was written after"
+        seq, previous = row.seq, row.hash
+    return None
+
+
+def as_mapping(event: Happened) -> Mapping[str, Json]:
+    """An event's body as plain data, defaults included."""
+    return {name: getattr(event, name) for name, _ in _FIELDS[event.kind]}

@@ -1,0 +1,66 @@
+"""From an intent to a key: what the work is meant to do, and nothing of how or when it is tried."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import cast
+
+import rfc8785
+
+from semel.errors import Misuse
+from semel.model import Json
+
+MAX_INTEGER = 2**53 - 1  # RFC 8785 (I-JSON): beyond it, readers disagree about the number
+
+
+def canonical(value: Json) -> bytes:
+    """The RFC 8785 form of `value`. Raises `Misuse` for what is not JSON: NaN, integers beyond 2^53 - 1, lone surrogates."""
+    try:
+        return rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeError) as error:
+        raise Misuse(f"not canonical JSON: {error}; pass large integers and exact decimals as strings") from error
+
+
+def digest(value: Json) -> str:
+    """SHA-256 of the canonical form, hex, shortened to 128 bits: two wordings are the same iff their digests are."""
+    return hashlib.sha256(canonical(value)).hexdigest()[:32]
+
+
+def check_intent(value: Json, path: str) -> None:
+    """Refuse what cannot identify an effect: a float says 0.1 + 0.2, a huge integer is read differently elsewhere."""
+    if isinstance(value, float):
+        raise Misuse(f"{path} is a float ({value!r}), and a float cannot identify an effect: write cents as an int, or a str")
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_INTEGER:
+        raise Misuse(f"{path} is an integer beyond 2^53 - 1, which JSON readers do not agree on: pass it as a str")
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            check_intent(inner, f"{path}.{name}")
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            check_intent(inner, f"{path}[{index}]")
+
+
+def effect_key(
+    application: str, tenant: str, scope: tuple[str, ...], name: str, intent: Json, occurrence: str, generation: int
+) -> str:
+    """The key of an effect: 36 characters, safe as an HTTP header, a file name and a database id.
+
+    scope: ("task", kind, task key), or ("tenant",). The parts are hashed as one canonical array, so that no two
+    different lists of parts can meet in one key.
+    """
+    parts = canonical(cast(Json, [application, tenant, list(scope), name, intent, occurrence, generation]))
+    return "sml_" + base64.b32encode(hashlib.sha256(parts).digest()[:20]).decode("ascii").lower()
+
+
+def task_key(intent: Json) -> str:
+    """The key of a task, from its intent: readable where it is one short string, else a digest."""
+    values = list(intent.values())
+    if len(values) == 1 and isinstance(values[0], str) and 0 < len(values[0]) <= 100:
+        return values[0]
+    return "int_" + digest(intent)
+
+
+def step_key(name: str, args: Json, nth: int) -> str:
+    """The key of a step: its name, its arguments, and the how-manieth such call in the attempt."""
+    return f"{name}:{digest(args)}:{nth}"

@@ -1,0 +1,156 @@
+"""The tables beside the journal, as a pure function of what the journal tells: written with it, rebuilt from it, proved by it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from semel.machine.effects import Effect
+from semel.machine.tasks import Key, Task
+from semel.model import Delivery, EffectState
+
+
+class TaskRow(NamedTuple):
+    """`task`: one narrow row a task."""
+
+    tenant: str
+    task: str
+    kind: str
+    key: str
+    queue: str
+    priority: int
+    due: int
+    delivery: str
+    execution: str
+    attempt: int
+    token: int
+    session: str
+    failures: int
+    crashes: int
+    unknown: int
+    version: int
+    why: str
+
+
+class ReadyRow(NamedTuple):
+    """`ready`: a pointer, inserted when queued, deleted when claimed. rank: the priority, negated: least is first."""
+
+    queue: str
+    kind: str
+    rank: int
+    due: int
+    tenant: str
+    task: str
+
+
+class InflightRow(NamedTuple):
+    """`inflight`: a pointer, inserted at claim, deleted when the attempt ends."""
+
+    session: str
+    tenant: str
+    task: str
+
+
+class EffectRow(NamedTuple):
+    """`effect`: one row a key. stream: where its events stand."""
+
+    tenant: str
+    key: str
+    task: str
+    stream: str
+    name: str
+    state: str
+    version: int
+
+
+class UnknownRow(NamedTuple):
+    """`unknown`: a pointer, the unknown-work queue. since: when it was first lost, milliseconds since the Unix epoch."""
+
+    tenant: str
+    key: str
+    task: str
+    name: str
+    since: int
+
+
+class Tables(NamedTuple):
+    """What one change does to the tables."""
+
+    task: TaskRow | None = None
+    ready_gone: ReadyRow | None = None
+    ready: ReadyRow | None = None
+    inflight_gone: InflightRow | None = None
+    inflight: InflightRow | None = None
+    effects: tuple[EffectRow, ...] = ()
+    unknown_gone: tuple[tuple[str, str], ...] = ()
+    unknown: tuple[UnknownRow, ...] = ()
+
+
+WHY_LENGTH = 300
+
+
+def task_row(tenant: str, t: Task) -> TaskRow:
+    """The task's row."""
+    return TaskRow(tenant, t.id, t.kind, t.key, t.queue, t.priority, t.due, t.delivery.value, t.execution.value, t.attempt,
+                   t.token, t.session, t.failures, t.crashes, len(t.unknown), t.version, t.why[:WHY_LENGTH])
+
+
+def ready_row(tenant: str, t: Task) -> ReadyRow | None:
+    """The pointer by which workers find it. A task of direct mode has no queue: only its own caller enters it."""
+    if t.delivery is not Delivery.QUEUED or not t.queue:
+        return None
+    return ReadyRow(t.queue, t.kind, -t.priority, t.due, tenant, t.id)
+
+
+def inflight_row(tenant: str, t: Task) -> InflightRow | None:
+    """The pointer by which a sweep finds it."""
+    return InflightRow(t.session, tenant, t.id) if t.delivery is Delivery.LEASED else None
+
+
+def effect_row(tenant: str, stream: str, x: Effect) -> EffectRow:
+    """The effect's row."""
+    return EffectRow(tenant, x.key, x.sent[-1].task, stream, x.name, x.state.value, x.version)
+
+
+def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
+    """The effect's place in the unknown-work queue, if it has one."""
+    if x is None or x.state is not EffectState.AMBIGUOUS:
+        return None
+    return UnknownRow(tenant, x.key, x.sent[-1].task, x.name, x.lost_at)
+
+
+def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) -> Tables:
+    """What has to be written when a task moves from `before` to `after`; `keys`: the effects that were touched."""
+    ready_before = ready_row(tenant, before) if before else None
+    ready_after = ready_row(tenant, after)
+    held_before = inflight_row(tenant, before) if before else None
+    held_after = inflight_row(tenant, after)
+    pairs = [(before.effects.get(key) if before else None, after.effects.get(key)) for key in dict.fromkeys(keys)]
+    return Tables(
+        task=task_row(tenant, after),
+        ready_gone=ready_before if ready_before != ready_after else None,
+        ready=ready_after if ready_before != ready_after else None,
+        inflight_gone=held_before if held_before != held_after else None,
+        inflight=held_after if held_before != held_after else None,
+        **_of_effects(tenant, after.id, pairs),  # type: ignore[arg-type]
+    )
+
+
+def of_key(tenant: str, stream: str, before: Key, after: Key) -> Tables:
+    """The same for a tenant-scoped key."""
+    return Tables(**_of_effects(tenant, stream, [(before.effect, after.effect)]))  # type: ignore[arg-type]
+
+
+def _of_effects(tenant: str, stream: str, pairs: list[tuple[Effect | None, Effect | None]]) -> dict[str, object]:
+    effects, gone, unknown = [], [], []
+    for old, new in pairs:
+        if new is None:
+            continue
+        effects.append(effect_row(tenant, stream, new))
+        was, now = unknown_row(tenant, old), unknown_row(tenant, new)
+        if was != now:
+            if was:
+                gone.append((tenant, new.key))
+            if now:
+                unknown.append(now)
+    return {"effects": tuple(effects), "unknown_gone": tuple(gone), "unknown": tuple(unknown)}

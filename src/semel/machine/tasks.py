@@ -1,0 +1,538 @@
+"""Tasks: delivery (who has it?) and execution (what do we know of the work?), and the effects within.
+
+| command    | from                     | to                                                                               |
+|------------|--------------------------|----------------------------------------------------------------------------------|
+| claim      | queued                   | leased / running; attempt + 1; the token rises                                   |
+| finish     | leased                   | acknowledged / succeeded; refused while any effect is open                       |
+| fail       | leased                   | queued with backoff, or dead_lettered / failed; with an unknown: queued / unknown |
+| park       | leased                   | queued: given back, without fault                                                |
+| block      | leased                   | blocked: waits for a person                                                      |
+| lose lease | leased                   | queued (crashes + 1), or dead_lettered; what was submitted is ambiguous          |
+| cancel     | any but the ended        | acknowledged / cancelled; with an unknown: a reconcile-only attempt first        |
+| replay     | dead_lettered, acknowledged | queued; same task, same keys                                                  |
+
+Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from immutables import Map
+
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.model import Code, Delivery, Execution, Json, Refusal
+
+EPOCH_SHIFT = 32  # a token is (epoch, counter) in one integer
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """All that is on record of one task, folded from its stream. version: the seq of its last event."""
+
+    id: str = ""
+    kind: str = ""
+    key: str = ""
+    args: Json = None
+    queue: str = ""
+    priority: int = 0
+    due: int = 0
+    delivery: Delivery = Delivery.QUEUED
+    execution: Execution = Execution.NOT_STARTED
+    attempt: int = 0
+    token: int = 0
+    session: str = ""
+    max_attempts: int = 5
+    max_crashes: int = 5
+    backoff_ms: int = 2000
+    failures: int = 0
+    crashes: int = 0
+    alone: bool = False
+    clean: bool = False
+    suspended: str = ""
+    ending: str = ""
+    why: str = ""
+    result: Json = None
+    effects: Map[str, e.Effect] = field(default_factory=Map)
+    names: Map[str, int] = field(default_factory=Map)
+    steps: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by step key: the seq and the result
+    joined: frozenset[str] = frozenset()
+    submitted: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
+    version: int = 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will run any more unless somebody replays it."""
+        return self.delivery in (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
+
+    def owned(self, token: int) -> bool:
+        """Whether `token` is the one under which the task runs now."""
+        return self.delivery is Delivery.LEASED and token == self.token
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A tenant-scoped key, folded from its own stream (R8). token: its own counter, raised by each intent."""
+
+    effect: e.Effect | None = None
+    token: int = 0
+    version: int = 0
+
+    @property
+    def owner(self) -> str:
+        """The task whose submission came last."""
+        return self.effect.sent[-1].task if self.effect and self.effect.sent else ""
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a submission is open, its outcome unproved."""
+        return bool(self.effect and self.effect.open)
+
+
+# --- commands -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """direct: by its id, in the caller's own process, which may enter a task again that ended cleanly. epoch: the store's."""
+
+    session: str
+    epoch: int
+    at: int
+    max_attempts: int = 5
+    max_crashes: int = 5
+    backoff_ms: int = 2000
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    token: int
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """jitter: 0 to 1, from the caller, since the machine knows no chance. fatal: no further attempt can do better."""
+
+    token: int
+    error: str
+    at: int
+    jitter: float = 0.0
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    token: int
+    why: str
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    token: int
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    token: int
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    why: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """The end that was put off until nothing is unknown."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseLease:
+    """proof: "watched" (its beat stood still for a TTL), "dead" (its process is gone), "left" (it said so itself)."""
+
+    session: str
+    proof: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    token: int
+    key: str
+    name: str
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The task depends on a tenant-scoped key that another task has in hand."""
+
+    token: int
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    token: int
+    key: str
+    name: str
+    code: str
+    args: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    why: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    why: str
+    at: int
+    from_step: str = ""
+
+
+TaskCommand = (
+    Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
+)
+Command = TaskCommand | e.EffectCommand
+
+_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline)
+
+
+def _no(code: Code, message: str) -> Refusal:
+    return Refusal(code, message)
+
+
+# --- decide ---------------------------------------------------------------------------------------------------------
+
+
+def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None) -> e.Decision | Refusal:
+    """What `command` does to `task`: events to append, or a named no. Pure.
+
+    shared: the tenant-scoped keys that the task has joined; their unknowns count as its own (R8).
+    """
+    shared = shared or {}
+    if isinstance(command, e.EffectCommand):
+        return e.decide(task.effects.get(command.key), command, standing(task, command, shared))
+    if isinstance(command, _OWNERS) and not task.owned(command.token):
+        return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
+    return _DECIDE[type(command)](task, command, shared)
+
+
+def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
+    """What the task says about the caller of an effect command."""
+    token = getattr(command, "token", 0)
+    if not isinstance(command, e.Intend):
+        return e.Standing(current=task.owned(token))
+    others = (key for key in _unknown(task, shared) if key != command.key)
+    return e.Standing(
+        current=task.owned(token), suspended="" if command.again else task.suspended, unknown=next(others, ""),
+        used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
+        cancelled=bool(task.ending),
+    )  # fmt: skip
+
+
+def _unknown(task: Task, shared: Mapping[str, Key]) -> list[str]:
+    joined = (key for key in sorted(task.joined) if key in shared)
+    return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]
+
+
+def _in_flight(task: Task, shared: Mapping[str, Key]) -> list[str]:
+    mine = (k for k in sorted(task.joined) if k in shared and shared[k].unsettled and k not in _unknown(task, shared))
+    return sorted(task.submitted) + list(mine)
+
+
+def _claim(task: Task, c: Claim, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.delivery is Delivery.LEASED:
+        return _no(Code.IN_FLIGHT, f"the task is leased to session {task.session}")
+    again = c.direct and task.delivery is Delivery.ACKNOWLEDGED and task.execution is Execution.SUCCEEDED
+    if task.delivery is not Delivery.QUEUED and not again:
+        code = Code.CANCELLED if task.execution is Execution.CANCELLED else Code.STALE_VIEW
+        return _no(code, f"the task is {task.delivery}")
+    if task.due > c.at and not c.direct:
+        return _no(Code.STALE_VIEW, "the task is not due yet")
+    counter = (task.token & ((1 << EPOCH_SHIFT) - 1)) + 1
+    epoch = max(c.epoch, task.token >> EPOCH_SHIFT)
+    return e.Decision((
+        j.Claimed(task.attempt + 1, (epoch << EPOCH_SHIFT) | counter, c.session, c.max_attempts, c.max_crashes, c.backoff_ms),
+    ))  # fmt: skip
+
+
+def _finish(task: Task, c: Finish, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.suspended or _unknown(task, shared):
+        return _no(Code.UNKNOWN_OUTSTANDING, task.suspended or f"the outcome of {_unknown(task, shared)[0]} is unknown")
+    if _in_flight(task, shared):
+        return _no(Code.IN_FLIGHT, f"{_in_flight(task, shared)[0]} is in flight")
+    return e.Decision((j.Finished(c.result),))
+
+
+def _lose_submitted(task: Task, why: str, *, fenced: bool = False, dead: bool = False) -> tuple[j.Happened, ...]:
+    """R2: the submissions of the attempt that ends are lost in the same change."""
+    lost: list[j.Happened] = []
+    for key in sorted(task.submitted | (task.unknown if fenced else frozenset())):
+        for s in task.effects[key].open:
+            if not s.lost:
+                lost.append(j.Lost(key, s.n, why, fenced=fenced, dead=dead))
+            elif fenced and s.session == task.session and not s.fenced:
+                lost.append(j.SenderGone(key, s.n, dead))
+    return tuple(lost)
+
+
+def _will_be_unknown(task: Task, shared: Mapping[str, Key]) -> bool:
+    return bool(task.unknown or task.submitted or _unknown(task, shared) or _in_flight(task, shared))
+
+
+def _fail(task: Task, c: Fail, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    lost = _lose_submitted(task, "attempt failed")
+    wait = min(task.backoff_ms * 2 ** min(task.failures, 20), HOUR_MS)
+    failed = j.Failed(c.error, c.at + int(wait * (1 + c.jitter / 4)))
+    unknown = _will_be_unknown(task, shared)
+    if not c.fatal and task.failures + 1 < task.max_attempts:
+        return e.Decision((*lost, replace(failed, due=c.at) if unknown else failed))
+    why = f"failed {task.failures + 1} time(s): {c.error}"
+    last: j.Happened = j.Ending("dead_lettered", why, c.at) if unknown else j.DeadLettered(why)
+    return e.Decision((*lost, failed, last))
+
+
+def _park(task: Task, c: Park, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, c.due)))
+
+
+def _suspend(task: Task, c: Suspend, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    return e.Decision(() if task.suspended else (j.Suspended(c.why, c.key),))
+
+
+def _block(task: Task, c: Block, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    return e.Decision((*_lose_submitted(task, c.why), j.Blocked(c.why, c.key)))
+
+
+def _unblock(task: Task, c: Unblock, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.delivery is not Delivery.BLOCKED:
+        return _no(Code.STALE_VIEW, f"the task is {task.delivery}, not blocked")
+    return e.Decision((j.Unblocked(c.why, c.at),))
+
+
+def _final(how: str, why: str) -> j.Happened:
+    return j.Cancelled(why) if how == "cancelled" else j.DeadLettered(why)
+
+
+def _conclude(task: Task, c: Conclude, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    if not task.ending:
+        return _no(Code.STALE_VIEW, "the task was not told to end")
+    if _will_be_unknown(task, shared):
+        return _no(Code.UNKNOWN_OUTSTANDING, "an outcome is still unknown")
+    return e.Decision((_final(task.ending, task.why),))
+
+
+def _lose_lease(task: Task, c: LoseLease, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.delivery is not Delivery.LEASED or task.session != c.session:
+        return _no(Code.STALE_VIEW, f"the task is not leased to session {c.session}")
+    lost = _lose_submitted(task, f"session fenced ({c.proof})", fenced=True, dead=c.proof == "dead")
+    crashes = task.crashes + 1
+    wait = 0 if crashes == 1 else min(task.backoff_ms * 2 ** min(crashes - 2, 20), HOUR_MS)
+    gone = j.LeaseLost(c.session, c.proof, c.at + (0 if _will_be_unknown(task, shared) else wait))
+    if crashes < task.max_crashes or not task.alone:
+        return e.Decision((*lost, gone))
+    why = f"its worker died {crashes} time(s) while running it, the last time alone"
+    last: j.Happened = j.Ending("dead_lettered", why, c.at) if _will_be_unknown(task, shared) else j.DeadLettered(why)
+    return e.Decision((*lost, gone, last))
+
+
+def _step(task: Task, c: Step, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if c.key in task.steps:
+        return e.Decision()
+    return e.Decision((j.Stepped(c.key, c.name, c.result),))
+
+
+def _join(task: Task, c: Join, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    return e.Decision(() if c.key in task.joined else (j.Joined(c.key, c.name),))
+
+
+def _decline(task: Task, c: Decline, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    return e.Decision((j.Declined(c.key, c.code, c.name, c.args, task.attempt),))
+
+
+def _cancel(task: Task, c: Cancel, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.ended:
+        return _no(Code.STALE_VIEW, f"the task is {task.delivery} already")
+    if task.delivery is Delivery.LEASED or _will_be_unknown(task, shared):
+        return e.Decision(() if task.ending == "cancelled" else (j.Ending("cancelled", c.why, c.at),))
+    return e.Decision((j.Cancelled(c.why),))
+
+
+def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if not task.ended:
+        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended can be replayed")
+    if c.from_step and not any(key.rsplit(":", 2)[0] == c.from_step for key in task.steps):
+        return _no(Code.STALE_VIEW, f"the task has no recorded step {c.from_step!r}")
+    return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
+
+
+_DECIDE = {
+    Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
+    Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
+}  # fmt: skip
+
+
+def decide_shared(key: Key, task: Task, command: e.EffectCommand, shared: Mapping[str, Key], epoch: int = 0) -> (
+        tuple[tuple[j.Happened, ...], e.Decision] | Refusal):
+    """R8: a command on a tenant-scoped key. The first part lands in the task's stream, the decision in the key's.
+
+    For an intent and a settlement the caller must own `task`; an outcome is judged by the key's own token.
+    """
+    if isinstance(command, e.Intend):
+        stand = standing(task, command, shared)
+        command = replace(command, token=next_token(key, epoch))
+        join = () if command.key in task.joined else (j.Joined(command.key, command.name),)
+    elif isinstance(command, e.Settle | e.Credit):
+        stand, join = e.Standing(current=task.owned(command.token)), ()
+    else:
+        stand, join = e.Standing(current=getattr(command, "token", 0) == key.token), ()
+    decided = e.decide(key.effect, command, stand)
+    if isinstance(decided, Refusal):
+        return decided
+    return join, decided
+
+
+def next_token(key: Key, epoch: int) -> int:
+    """The next fencing number of a tenant-scoped key."""
+    counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1
+    return (max(epoch, key.token >> EPOCH_SHIFT) << EPOCH_SHIFT) | counter
+
+
+def lose_shared(key: Key, task: str, attempt: int, why: str, *, fenced: bool = False, dead: bool = False) -> (
+        tuple[j.Happened, ...]):
+    """R2 for a tenant-scoped key: the open submissions of an attempt that ends are lost, in the key's stream."""
+    lost: list[j.Happened] = []
+    for s in key.effect.open if key.effect else ():
+        if (s.task, s.attempt) == (task, attempt):
+            if not s.lost:
+                lost.append(j.Lost(key.effect.key, s.n, why, fenced=fenced, dead=dead))  # type: ignore[union-attr]
+            elif fenced and not s.fenced:
+                lost.append(j.SenderGone(key.effect.key, s.n, dead))  # type: ignore[union-attr]
+    return tuple(lost)
+
+
+# --- apply ----------------------------------------------------------------------------------------------------------
+
+
+def apply(task: Task, event: j.Happened, at: int) -> Task:
+    """The task after `event`, written at `at` (milliseconds since the Unix epoch). Pure."""
+    seq = task.version + 1
+    if isinstance(event, j.OfEffect):
+        return _apply_effect(replace(task, version=seq), event, seq, at)
+    change = _APPLY.get(type(event))
+    return replace(change(task, event) if change else task, version=seq)
+
+
+def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
+    before = task.effects.get(event.key)
+    after = e.apply(before, event, seq, at)
+    if after is None:
+        return task
+    names = task.names
+    if before is None:
+        names = names.set(after.name, names.get(after.name, 0) + 1)
+    key = {event.key}
+    in_flight = any(not s.lost for s in after.open)
+    return replace(
+        task, effects=task.effects.set(event.key, after), names=names,
+        submitted=task.submitted | key if in_flight else task.submitted - key,
+        unknown=task.unknown | key if after.unknown else task.unknown - key,
+    )  # fmt: skip
+
+
+def _apply_claimed(t: Task, c: j.Claimed) -> Task:
+    return replace(t, delivery=Delivery.LEASED, execution=Execution.RUNNING, attempt=c.attempt, token=c.token,
+                   session=c.session, max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms,
+                   suspended="")
+
+
+def _left(t: Task, delivery: Delivery, execution: Execution, **more: object) -> Task:
+    """The task after its attempt ended."""
+    return replace(t, delivery=delivery, execution=execution, session="", suspended="", **more)  # type: ignore[arg-type]
+
+
+def _rest(t: Task) -> Execution:
+    return Execution.UNKNOWN if t.unknown else Execution.NOT_STARTED
+
+
+def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
+    crashes = t.crashes + 1
+    return _left(t, Delivery.QUEUED, _rest(t), crashes=crashes, alone=crashes >= t.max_crashes - 1, due=c.due, clean=False,
+                 why=f"lease lost ({c.proof})")
+
+
+def _apply_replayed(t: Task, c: j.Replayed) -> Task:
+    """Steps are forgotten from the named one on, in the order in which they were recorded; effects never are."""
+    named = [seq for key, (seq, _) in t.steps.items() if key.rsplit(":", 2)[0] == c.from_step]
+    first = min(named, default=0)
+    steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
+    return _left(t, Delivery.QUEUED, _rest(t), failures=0, crashes=0, alone=False, clean=False, ending="", due=c.due,
+                 why=f"replayed: {c.why}", steps=steps)
+
+
+_APPLY = {
+    j.Enqueued: lambda t, c: replace(t, id=c.task, kind=c.name, key=c.key, args=c.args, queue=c.queue, priority=c.priority,
+                                     due=c.due),
+    j.Claimed: _apply_claimed,
+    j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
+    j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
+    j.Suspended: lambda t, c: replace(t, suspended=c.why),
+    j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why),
+    j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="",
+                                   ending=""),
+    j.Failed: lambda t, c: _left(t, Delivery.QUEUED, Execution.UNKNOWN if t.unknown else Execution.FAILED,
+                                 failures=t.failures + 1, due=c.due, clean=False, why=c.error),
+    j.LeaseLost: _apply_lease_lost,
+    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, Execution.UNKNOWN if t.unknown else t.execution, clean=False,
+                                  why=c.why),
+    j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why),
+    j.Ending: lambda t, c: replace(t, ending=c.how, why=c.why, due=c.due,
+                                   delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED),
+    j.Cancelled: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.CANCELLED, ending="", clean=False, why=c.why),
+    j.DeadLettered: lambda t, c: _left(t, Delivery.DEAD_LETTERED, Execution.FAILED, ending="", clean=False, why=c.why),
+    j.Replayed: _apply_replayed,
+}
+
+
+def apply_key(key: Key, event: j.Happened, at: int) -> Key:
+    """A tenant-scoped key after `event` of its own stream. Pure."""
+    seq = key.version + 1
+    if not isinstance(event, j.OfEffect):
+        return replace(key, version=seq)
+    token = max(key.token, event.token) if isinstance(event, j.Intended) else key.token
+    return Key(e.apply(key.effect, event, seq, at), token, seq)
+
+
+def fold(rows: Iterable[j.Row], task: Task | None = None) -> Task:
+    """The task that its rows tell of, from `task` on. Raises `ValueError` for a row that this version does not know."""
+    task = task or Task()
+    for row in rows:
+        task = apply(task, row.event or j.event_of(row.kind, row.body), row.at)
+    return task
+
+
+def fold_key(rows: Iterable[j.Row], key: Key | None = None) -> Key:
+    """The tenant-scoped key that its rows tell of."""
+    key = key or Key()
+    for row in rows:
+        key = apply_key(key, row.event or j.event_of(row.kind, row.body), row.at)
+    return key

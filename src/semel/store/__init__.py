@@ -1,0 +1,1 @@
+"""Stores: a small synchronous, batch-first contract, and one implementation per dialect."""

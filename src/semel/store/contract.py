@@ -1,0 +1,231 @@
+"""What a store must do. Synchronous and batch-first; it runs on threads of its own, and decides nothing.
+
+Every write is a `Change` that was decided elsewhere, on a known version and hash, and lands whole or not at all (R5).
+Many changes of many streams share one transaction. A claim is decided inside the transaction that found its candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from semel.machine.journal import Row
+from semel.machine.projection import EffectRow, InflightRow, TaskRow, Tables, UnknownRow
+from semel.machine.tasks import Task
+
+
+class Head(NamedTuple):
+    """Where a stream stands: the seq and the hash of its last row; (0, 32 zero bytes) before the first."""
+
+    seq: int
+    hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5)."""
+
+    session: str
+    epoch: int
+    beat: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One stream's share of a change: rows that follow `expect`, and what they do to the tables."""
+
+    tenant: str
+    stream: str
+    expect: Head
+    rows: tuple[Row, ...]
+    tables: Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One decision. id: random, in every row (R7). checks: streams that must still stand where they stood when decided.
+
+    create: (tenant, kind, key, task) of a task that this change brings into being; if the key is taken, nothing lands.
+    """
+
+    id: str
+    parts: tuple[Part, ...]
+    guard: Guard | None = None
+    checks: tuple[tuple[str, str, int], ...] = ()
+    create: tuple[str, str, str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUnit:
+    """Take up to `limit` tasks that are due. decide(tenant, rows) gives the change that claims one, and what it becomes.
+
+    task: claim this one (tenant, id), due or not, instead of looking in the queues.
+    """
+
+    guard: Guard
+    at: int
+    limit: int
+    decide: Callable[[str, list[Row]], tuple[Change, Task] | None]
+    queues: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    task: tuple[str, str] | None = None
+
+
+Unit = Change | ClaimUnit
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """It is durable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A stream has moved on: decide again. stream: which."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """The guard did not hold: this session may claim and intend nothing more."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The key is taken: it is this task."""
+
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedTask:
+    """A task that was claimed: its tenant, its rows, the claim's own included."""
+
+    tenant: str
+    task: Task
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The answer to a ClaimUnit. next_due: when the next task falls due (milliseconds since the Unix epoch), if known."""
+
+    tasks: tuple[ClaimedTask, ...]
+    next_due: int | None = None
+
+
+Outcome = Landed | Stale | Fenced | Exists | Claims
+
+
+class SessionRow(NamedTuple):
+    """One worker process's life. ttl_ms: its beat must move within that. left: it said goodbye. Times in milliseconds."""
+
+    id: str
+    beat: int
+    nonce: str
+    ttl_ms: int
+    epoch: int
+    host: str
+    boot_id: str
+    pid_ns: int
+    time_ns: int
+    pid: int
+    start_time: int
+    fenced: str
+    started: int
+
+
+class StoreInfo(NamedTuple):
+    """id: this store, random. application: the namespace of its keys. epoch: its incarnation."""
+
+    id: str
+    application: str
+    epoch: int
+    dialect: str
+    place: str
+
+
+class Store(Protocol):
+    """The contract. Methods marked (writer) are called by one thread; the others by any."""
+
+    info: StoreInfo
+
+    def commit(self, units: Sequence[Unit]) -> list[Outcome]:
+        """(writer) One transaction. Raises `StoreUnavailable` if nothing is known of it: the same units may be given again."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
+
+    def still_here(self) -> bool:
+        """Whether this is still the store that was opened (R15)."""
+        ...
+
+    # sessions, on a connection of their own
+    def open_session(self, row: SessionRow) -> None: ...  # noqa: D102
+    def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
+        """Compare-and-set on the own beat: one of `known` nonces gives way to `nonce`. False: fenced."""
+        ...
+
+    def fence(self, session: str, nonce: str | None, how: str) -> bool:
+        """Compare-and-set on a watched beat (None: whatever it is). how: watched, dead, left."""
+        ...
+
+    def sessions(self) -> list[SessionRow]:
+        """Those that are not fenced."""
+        ...
+
+    def session(self, id: str) -> SessionRow | None: ...  # noqa: A002, D102
+
+    # reads
+    def head(self, tenant: str, stream: str) -> Head: ...  # noqa: D102
+    def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]: ...  # noqa: D102
+    def task(self, tenant: str, task: str) -> TaskRow | None: ...  # noqa: D102
+    def find_task(self, tenant: str, kind: str, key: str) -> str | None: ...  # noqa: D102
+    def tasks(self, tenant: str | None, *, delivery: str = "", execution: str = "", kind: str = "", queue: str = "",
+              after: str = "", limit: int = 100) -> list[TaskRow]:
+        """By id, newest first; `after`: the last id of the page before."""
+        ...
+
+    def effect(self, tenant: str | None, key: str) -> EffectRow | None: ...  # noqa: D102
+    def effects(self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100) -> list[EffectRow]: ...  # noqa: D102
+    def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
+        """The unknown-work queue, oldest first."""
+        ...
+
+    def held(self, session: str) -> list[InflightRow]:
+        """The tasks that are leased to a session."""
+        ...
+
+    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+        """Tasks of fenced or missing sessions, with how the session was fenced ("" if it is missing); a page at a time."""
+        ...
+
+    def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
+        """How many of each state, by ledger: delivery, execution, effect."""
+        ...
+
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+        """(queue, kind) of tasks that wait in these queues and are of none of these kinds."""
+        ...
+
+    def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
+        """(tenant, stream), in order: to walk the whole journal."""
+        ...
+
+    def holds(self, tables: Tables) -> list[str]:
+        """Which of these rows the tables do not hold, exactly so: a sentence each."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows each table has: task, ready, inflight, effect, unknown."""
+        ...
+
+    def changed(self) -> int:
+        """A number that moves when another process has written: a hint to look, never the only reason."""
+        ...

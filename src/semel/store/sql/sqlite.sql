@@ -1,0 +1,156 @@
+-- name: head
+SELECT seq, hash FROM journal WHERE tenant = ? AND stream = ? ORDER BY seq DESC LIMIT 1;
+
+-- name: insert_journal
+INSERT INTO journal (tenant, stream, seq, kind, actor, token, at, body, id, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: put_task
+INSERT INTO task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
+                  crashes, unknown, version, why)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, task) DO UPDATE SET
+    due = excluded.due, delivery = excluded.delivery, execution = excluded.execution, attempt = excluded.attempt,
+    token = excluded.token, session = excluded.session, failures = excluded.failures, crashes = excluded.crashes,
+    unknown = excluded.unknown, version = excluded.version, why = excluded.why;
+
+-- name: insert_key
+INSERT INTO task_key (tenant, kind, key, task) VALUES (?, ?, ?, ?);
+
+-- name: find_task
+SELECT task FROM task_key WHERE tenant = ? AND kind = ? AND key = ?;
+
+-- name: delete_ready
+DELETE FROM ready WHERE queue = ? AND kind = ? AND rank = ? AND due = ? AND tenant = ? AND task = ?;
+
+-- name: insert_ready
+INSERT INTO ready (queue, kind, rank, due, tenant, task) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: delete_inflight
+DELETE FROM inflight WHERE session = ? AND tenant = ? AND task = ?;
+
+-- name: insert_inflight
+INSERT INTO inflight (session, tenant, task) VALUES (?, ?, ?);
+
+-- name: put_effect
+INSERT INTO effect (tenant, key, task, stream, name, state, version) VALUES (?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, key) DO UPDATE SET task = excluded.task, state = excluded.state, version = excluded.version;
+
+-- name: delete_unknown
+DELETE FROM unknown WHERE tenant = ? AND key = ?;
+
+-- name: insert_unknown
+INSERT INTO unknown (tenant, key, task, name, since) VALUES (?, ?, ?, ?, ?);
+
+-- name: guard
+SELECT epoch, beat, fenced, (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch') FROM session WHERE id = ?;
+
+-- name: ranks
+-- The distinct ranks of one kind in one queue, by jumps: as many steps as there are ranks, however many rows.
+WITH RECURSIVE jump(rank) AS (
+    SELECT (SELECT min(rank) FROM ready WHERE queue = ?1 AND kind = ?2)
+    UNION ALL
+    SELECT (SELECT min(r.rank) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank > jump.rank)
+    FROM jump WHERE jump.rank IS NOT NULL
+)
+SELECT rank FROM jump WHERE rank IS NOT NULL;
+
+-- name: candidates
+SELECT queue, kind, rank, due, tenant, task FROM ready
+WHERE queue = ? AND kind = ? AND rank = ? AND due <= ? ORDER BY due, tenant, task LIMIT ?;
+
+-- name: next_due
+SELECT min(due) FROM ready WHERE queue = ? AND kind = ? AND rank = ?;
+
+-- name: queues
+WITH RECURSIVE jump(queue) AS (
+    SELECT (SELECT min(queue) FROM ready)
+    UNION ALL
+    SELECT (SELECT min(r.queue) FROM ready r WHERE r.queue > jump.queue) FROM jump WHERE jump.queue IS NOT NULL
+)
+SELECT queue FROM jump WHERE queue IS NOT NULL;
+
+-- name: kinds
+WITH RECURSIVE jump(kind) AS (
+    SELECT (SELECT min(kind) FROM ready WHERE queue = ?1)
+    UNION ALL
+    SELECT (SELECT min(r.kind) FROM ready r WHERE r.queue = ?1 AND r.kind > jump.kind) FROM jump WHERE jump.kind IS NOT NULL
+)
+SELECT kind FROM jump WHERE kind IS NOT NULL;
+
+-- name: rows
+SELECT tenant, stream, seq, kind, actor, token, at, body, id, hash FROM journal
+WHERE tenant = ? AND stream = ? AND seq > ? ORDER BY seq;
+
+-- name: has_change
+SELECT 1 FROM journal WHERE tenant = ? AND stream = ? AND seq = ? AND id = ?;
+
+-- name: open_session
+INSERT INTO session (id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: beat
+UPDATE session SET beat = ?, nonce = ? WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?));
+
+-- name: fence
+UPDATE session SET fenced = ?2 WHERE id = ?1 AND fenced = '' AND (?3 IS NULL OR nonce = ?3);
+
+-- name: living
+SELECT id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started FROM session
+WHERE fenced = '';
+
+-- name: session
+SELECT id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started FROM session
+WHERE id = ?;
+
+-- name: held
+SELECT session, tenant, task FROM inflight WHERE session = ?;
+
+-- name: orphans
+SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM inflight i LEFT JOIN session s ON s.id = i.session
+WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (?, ?, ?)
+ORDER BY i.session, i.tenant, i.task LIMIT ?;
+
+-- name: task
+SELECT * FROM task WHERE tenant = ? AND task = ?;
+
+-- name: tasks
+SELECT * FROM task
+WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4)
+  AND (?5 = '' OR queue = ?5) AND (?6 = '' OR task < ?6)
+ORDER BY task DESC LIMIT ?7;
+
+-- name: effect
+SELECT * FROM effect WHERE (?1 IS NULL OR tenant = ?1) AND key = ?2 LIMIT 1;
+
+-- name: effects
+SELECT * FROM effect
+WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR state = ?2) AND (?3 = '' OR task = ?3) AND (?4 = '' OR key > ?4)
+ORDER BY key LIMIT ?5;
+
+-- name: unknown
+SELECT * FROM unknown WHERE (?1 IS NULL OR tenant = ?1) ORDER BY since, key LIMIT ?2;
+
+-- name: count_delivery
+SELECT delivery, count(*) FROM task WHERE (?1 IS NULL OR tenant = ?1) GROUP BY delivery;
+
+-- name: count_execution
+SELECT execution, count(*) FROM task WHERE (?1 IS NULL OR tenant = ?1) GROUP BY execution;
+
+-- name: count_effect
+SELECT state, count(*) FROM effect WHERE (?1 IS NULL OR tenant = ?1) GROUP BY state;
+
+-- name: streams
+SELECT DISTINCT tenant, stream FROM journal WHERE (tenant, stream) > (?, ?) ORDER BY tenant, stream LIMIT ?;
+
+-- name: has_ready
+SELECT 1 FROM ready WHERE queue = ? AND kind = ? AND rank = ? AND due = ? AND tenant = ? AND task = ?;
+
+-- name: has_inflight
+SELECT 1 FROM inflight WHERE session = ? AND tenant = ? AND task = ?;
+
+-- name: unknown_row
+SELECT * FROM unknown WHERE tenant = ? AND key = ?;
+
+-- name: sizes
+SELECT (SELECT count(*) FROM task), (SELECT count(*) FROM ready), (SELECT count(*) FROM inflight),
+       (SELECT count(*) FROM effect), (SELECT count(*) FROM unknown);

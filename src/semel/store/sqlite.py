@@ -1,0 +1,436 @@
+"""The contract on SQLite, through apsw. WAL, synchronous=FULL, BEGIN IMMEDIATE; several processes on one file.
+
+Inside a write transaction nobody else writes, so every compare-and-set is a read followed by an insert.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from semel.errors import Misuse, StoreUnavailable
+from semel.machine.journal import GENESIS, Row
+from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, Tables, UnknownRow
+from semel.store import guardfile, sqlitefile
+from semel.store.contract import (
+    Change,
+    ClaimedTask,
+    Claims,
+    ClaimUnit,
+    Exists,
+    Fenced,
+    Guard,
+    Head,
+    Landed,
+    Outcome,
+    SessionRow,
+    Stale,
+    StoreInfo,
+    Unit,
+)
+from semel.store.sqlfile import statements
+
+SQL = statements("sqlite.sql")
+BUSY_SECONDS = 30.0
+OLDEST_OF = 8  # one claim in so many takes what has waited longest, whatever its priority
+
+
+class Connection:
+    """One apsw connection, and the lock that lets one thread use it at a time (and a fork wait for a quiet moment)."""
+
+    def __init__(self, place: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
+        self.lock = threading.RLock()
+        self.raw = apsw.Connection(place)
+        self._patience = busy_seconds
+        self._waiting_since = 0.0
+        self.raw.set_busy_handler(self._busy)
+        self.raw.execute("PRAGMA temp_store=memory")
+
+    def _busy(self, tried: int) -> bool:
+        """Another process writes: wait a moment of chance length, so that two do not step in time."""
+        now = time.monotonic()
+        if tried == 0:
+            self._waiting_since = now
+        if now - self._waiting_since > self._patience:
+            return False
+        time.sleep(random.uniform(0.0002, 0.002))
+        return True
+
+    def all(self, name: str, params: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a named statement."""
+        with self.lock, translated():
+            return list(self.raw.execute(SQL[name], tuple(params)))
+
+    def one(self, name: str, params: Sequence[Any] = ()) -> Any:
+        """The first row of a named statement, or None."""
+        rows = self.all(name, params)
+        return rows[0] if rows else None
+
+    def change(self, name: str, params: Sequence[Any] = ()) -> int:
+        """Run a named statement as a transaction of its own; how many rows it changed."""
+        with self.lock, translated():
+            self.raw.execute(SQL[name], tuple(params))
+            return self.raw.changes()
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """apsw's errors as ours: nothing is known of what was under way."""
+    try:
+        yield
+    except (apsw.BusyError, apsw.LockedError) as error:
+        raise StoreUnavailable(f"the store is busy ({error}): another process holds its write lock") from error
+    except (apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError) as error:
+        raise StoreUnavailable(f"the store did not answer: {error}") from error
+
+
+class SQLite:
+    """A store in one file, or in memory (`:memory:`), for several processes of one machine."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.memory = place == ":memory:"
+        self._path = None if self.memory else Path(place)
+        if self._path:
+            sqlitefile.check_place(self._path)
+            guardfile.guard(self._path)
+        try:
+            self._open()
+        except BaseException:
+            if self._path:
+                guardfile.release(self._path)
+            raise
+
+    def _open(self) -> None:
+        with translated():
+            self._writer = Connection(self.place)
+            epoch = sqlitefile.prepare(self._writer.raw, self.place)
+            self._reader = self._writer if self.memory else Connection(self.place)
+            self._beats = self._writer if self.memory else Connection(self.place)
+            for connection in (self._reader, self._beats):
+                sqlitefile.pragmas(connection.raw)
+            meta = dict(self._writer.raw.execute("SELECT name, value FROM meta"))
+        self._inode = sqlitefile.inode(self._path)
+        self.info = StoreInfo(meta["id"], meta["application"], epoch, "sqlite", self.place)
+
+    @property
+    def locks(self) -> list[Any]:
+        """What a fork must hold, so that no transaction is under way in it."""
+        return [c.lock for c in {id(c): c for c in (self._writer, self._reader, self._beats)}.values()]
+
+    def close(self) -> None:
+        """Close the connections. Not in a forked child: they are its parent's."""
+        for connection in {id(c): c for c in (self._beats, self._reader, self._writer)}.values():
+            with connection.lock:
+                connection.raw.close()
+        if self._path:
+            guardfile.release(self._path)
+
+    def still_here(self) -> bool:
+        """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
+        return self._path is None or sqlitefile.inode(self._path) == self._inode
+
+    # --- writes ---
+
+    def commit(self, units: Sequence[Unit]) -> list[Outcome]:
+        """One transaction for all; what cannot land is answered, and takes nobody along."""
+        with self._writer.lock, translated():
+            try:
+                return self._transaction(units)
+            except apsw.ConstraintError:
+                if len(units) == 1:
+                    raise
+                return [self._transaction([unit])[0] for unit in units]  # one of them breaks a rule: find out which
+
+    def _transaction(self, units: Sequence[Unit]) -> list[Outcome]:
+        raw = self._writer.raw
+        raw.execute("BEGIN IMMEDIATE")
+        try:
+            batch = _Batch(raw)
+            outcomes: dict[int, Outcome] = {}
+            for at, unit in enumerate(units):
+                if isinstance(unit, Change):
+                    outcomes[at] = batch.change(unit)
+            batch.flush()
+            for at, unit in enumerate(units):
+                if isinstance(unit, ClaimUnit):
+                    outcomes[at] = batch.claim(unit)
+            raw.execute("COMMIT")
+            return [outcomes[at] for at in range(len(units))]
+        finally:
+            if raw.in_transaction:
+                with contextlib.suppress(apsw.Error):
+                    raw.execute("ROLLBACK")
+
+    # --- sessions ---
+
+    def open_session(self, row: SessionRow) -> None:
+        """A new life."""
+        self._beats.change("open_session", row)
+
+    def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
+        """Compare-and-set on the own beat. False: fenced, or not this store any more."""
+        if not self.still_here():
+            return False
+        return self._beats.change("beat", (number, nonce, session, json.dumps(list(known)))) == 1
+
+    def fence(self, session: str, nonce: str | None, how: str) -> bool:
+        """Compare-and-set on a watched beat."""
+        return self._beats.change("fence", (session, how, nonce)) == 1
+
+    def sessions(self) -> list[SessionRow]:
+        """Those that are not fenced."""
+        return [SessionRow(*row) for row in self._beats.all("living")]
+
+    def session(self, id: str) -> SessionRow | None:  # noqa: A002 - as in the contract
+        """One session, fenced or not."""
+        row = self._reader.one("session", (id,))
+        return SessionRow(*row) if row else None
+
+    # --- reads ---
+
+    def head(self, tenant: str, stream: str) -> Head:
+        """Where a stream stands."""
+        row = self._reader.one("head", (tenant, stream))
+        return Head(*row) if row else Head(0, GENESIS)
+
+    def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]:
+        """A stream's rows, in order."""
+        return [Row(*row) for row in self._reader.all("rows", (tenant, stream, after))]
+
+    def task(self, tenant: str, task: str) -> TaskRow | None:
+        """One task's row."""
+        row = self._reader.one("task", (tenant, task))
+        return TaskRow(*row) if row else None
+
+    def find_task(self, tenant: str, kind: str, key: str) -> str | None:
+        """The id of the task of that key."""
+        row = self._reader.one("find_task", (tenant, kind, key))
+        return row[0] if row else None
+
+    def tasks(self, tenant: str | None, *, delivery: str = "", execution: str = "", kind: str = "", queue: str = "",
+              after: str = "", limit: int = 100) -> list[TaskRow]:
+        """Tasks, newest first."""
+        return [TaskRow(*row) for row in self._reader.all("tasks", (tenant, delivery, execution, kind, queue, after, limit))]
+
+    def effect(self, tenant: str | None, key: str) -> EffectRow | None:
+        """One effect's row."""
+        row = self._reader.one("effect", (tenant, key))
+        return EffectRow(*row) if row else None
+
+    def effects(self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100) -> list[EffectRow]:
+        """Effects, by key."""
+        return [EffectRow(*row) for row in self._reader.all("effects", (tenant, state, task, after, limit))]
+
+    def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
+        """The unknown-work queue, oldest first."""
+        return [UnknownRow(*row) for row in self._reader.all("unknown", (tenant, limit))]
+
+    def held(self, session: str) -> list[InflightRow]:
+        """The tasks that are leased to a session."""
+        return [InflightRow(*row) for row in self._beats.all("held", (session,))]
+
+    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+        """Tasks of fenced or missing sessions."""
+        rows = self._reader.all("orphans", (*(after or ("", "", "")), limit))
+        return [(InflightRow(*row[:3]), row[3]) for row in rows]
+
+    def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
+        """How many of each state, by ledger."""
+        return {ledger: dict(self._reader.all(f"count_{ledger}", (tenant,))) for ledger in ("delivery", "execution", "effect")}
+
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+        """What waits in these queues and is of none of these kinds."""
+        return [(q, kind) for q in queues for (kind,) in self._reader.all("kinds", (q,)) if kind not in kinds]
+
+    def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
+        """All streams, in order, a page at a time."""
+        return [(row[0], row[1]) for row in self._reader.all("streams", (*after, limit))]
+
+    def holds(self, tables: Tables) -> list[str]:
+        """Which of these rows the tables do not hold exactly so."""
+        wrong = []
+        if tables.task is not None:
+            found = self.task(tables.task.tenant, tables.task.task)
+            if found != tables.task:
+                wrong.append(f"task row is {found}, the journal says {tables.task}")
+        for name, row in (("ready", tables.ready), ("inflight", tables.inflight)):
+            if row is not None and not self._reader.all(f"has_{name}", row):
+                wrong.append(f"{name} row is missing: {row}")
+        for effect in tables.effects:
+            held = self.effect(effect.tenant, effect.key)
+            if held != effect:
+                wrong.append(f"effect row is {held}, the journal says {effect}")
+        for unknown in tables.unknown:
+            there = self._reader.one("unknown_row", unknown[:2])
+            if there is None or UnknownRow(*there) != unknown:
+                wrong.append(f"unknown row is {there}, the journal says {unknown}")
+        return wrong
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return dict(zip(("task", "ready", "inflight", "effect", "unknown"), self._reader.one("sizes"), strict=True))
+
+    def changed(self) -> int:
+        """SQLite's own counter of other connections' commits."""
+        with self._reader.lock, translated():
+            return int(self._reader.raw.execute("PRAGMA data_version").fetchall()[0][0])
+
+
+class _Batch:
+    """The writes of one transaction: checked one by one, written together, in one order over all tables."""
+
+    def __init__(self, raw: apsw.Connection) -> None:
+        self._raw = raw
+        self._heads: dict[tuple[str, str], Head] = {}
+        self._guards: dict[Guard, str] = {}
+        self._rows: list[tuple[Any, ...]] = []
+        self._keys: dict[tuple[str, str, str], str] = {}
+        self._tables: list[Tables] = []
+
+    def change(self, change: Change) -> Outcome:
+        """Check one change against the table and against this batch, and keep it for the flush."""
+        if change.create and (task := self._taken(change.create)):
+            return Landed() if task == change.create[3] else Exists(task)
+        stale = next((p.stream for p in change.parts if self._head(p.tenant, p.stream) != p.expect), None)
+        if stale is not None:
+            return Landed() if self._has_landed(change) else Stale(stale)
+        behind = next((stream for tenant, stream, seq in change.checks if self._head(tenant, stream).seq != seq), None)
+        if behind is not None:
+            return Stale(behind)
+        if change.guard and (why := self._unguarded(change.guard)):
+            return Fenced(why)
+        if change.create:
+            self._keys[change.create[:3]] = change.create[3]
+        for part in change.parts:
+            self._rows.extend(
+                (r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in part.rows
+            )
+            if part.rows:
+                self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)
+            self._tables.append(part.tables)
+        return Landed()
+
+    def _taken(self, create: tuple[str, str, str, str]) -> str | None:
+        mine = self._keys.get(create[:3])
+        if mine:
+            return mine
+        row = self._first("find_task", create[:3])
+        return row[0] if row else None
+
+    def _first(self, name: str, params: Sequence[Any]) -> Any:
+        return next(iter(self._raw.execute(SQL[name], tuple(params)).fetchall()), None)
+
+    def _head(self, tenant: str, stream: str) -> Head:
+        known = self._heads.get((tenant, stream))
+        if known is None:
+            row = self._first("head", (tenant, stream))
+            known = self._heads[tenant, stream] = Head(*row) if row else Head(0, GENESIS)
+        return known
+
+    def _has_landed(self, change: Change) -> bool:
+        """R7: after a lost reply the same change comes again, and finds its own id where it would have been written."""
+        last = [(p.tenant, p.stream, p.rows[-1].seq, change.id) for p in change.parts if p.rows]
+        return bool(last) and all(self._first("has_change", row) for row in last)
+
+    def _unguarded(self, guard: Guard) -> str:
+        if guard not in self._guards:
+            row = self._first("guard", (guard.session,))
+            why = ""
+            if row is None:
+                why = "the store does not know this session"
+            elif row[2]:
+                why = f"this session is fenced ({row[2]})"
+            elif row[0] != guard.epoch or row[3] != guard.epoch:
+                why = f"the store is in epoch {row[3]}, this session of {guard.epoch}"
+            elif row[1] < guard.beat:
+                why = "the store holds an older beat than it acknowledged: it went back"
+            self._guards[guard] = why
+        return self._guards[guard]
+
+    def flush(self) -> None:
+        """Write what was kept."""
+        many = self._raw.executemany
+        if self._keys:
+            many(SQL["insert_key"], [(*key, task) for key, task in self._keys.items()])
+        if self._rows:
+            many(SQL["insert_journal"], self._rows)
+        tables = self._tables
+        self._last_of("put_task", {t.task[:2]: t.task for t in tables if t.task})
+        for gone, new, name in (("ready_gone", "ready", "ready"), ("inflight_gone", "inflight", "inflight")):
+            for row, sign in _net([(getattr(t, gone), getattr(t, new)) for t in tables]).items():
+                self._raw.execute(SQL[f"{'insert' if sign > 0 else 'delete'}_{name}"], row)
+        self._last_of("put_effect", {x[:2]: x for t in tables for x in t.effects})
+        for t in tables:
+            for key in t.unknown_gone:
+                self._raw.execute(SQL["delete_unknown"], key)
+            for unknown in t.unknown:
+                self._raw.execute(SQL["insert_unknown"], unknown)
+        self._rows, self._keys, self._tables = [], {}, []
+
+    def _last_of(self, name: str, rows: dict[Any, Any]) -> None:
+        """Only the last state of a row is written."""
+        if rows:
+            self._raw.executemany(SQL[name], list(rows.values()))
+
+    # --- claims ---
+
+    def claim(self, unit: ClaimUnit) -> Outcome:
+        """Find what is due, let the machine decide, write it: in this transaction, so no rival can be in between."""
+        if why := self._unguarded(unit.guard):
+            return Fenced(why)
+        taken: list[ClaimedTask] = []
+        wanted = [unit.task] if unit.task else [(row[4], row[5]) for row in self._candidates(unit)]
+        for tenant, task in wanted:
+            rows = [Row(*row) for row in self._raw.execute(SQL["rows"], (tenant, task, 0))]
+            decided = unit.decide(tenant, rows)
+            if decided is None:
+                continue
+            change, after = decided
+            if isinstance(self.change(change), Landed):
+                last = change.parts[0].rows[-1]
+                taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
+        self.flush()
+        return Claims(tuple(taken), None if unit.task else self._next_due(unit))
+
+    def _candidates(self, unit: ClaimUnit) -> list[ReadyRow]:
+        found: list[ReadyRow] = []
+        for queue in unit.queues:
+            for kind in unit.kinds:
+                for (rank,) in self._raw.execute(SQL["ranks"], (queue, kind)).fetchall():
+                    rows = self._raw.execute(SQL["candidates"], (queue, kind, rank, unit.at, unit.limit))
+                    found.extend(ReadyRow(*row) for row in rows)
+        if len(found) <= unit.limit:
+            return found
+        found.sort(key=lambda r: (r.rank, r.due))
+        oldest = sorted(found, key=lambda r: r.due)[: max(1, unit.limit // OLDEST_OF)] if random.random() < 0.5 or unit.limit > 1 else []
+        first = [*oldest, *(r for r in found if r not in oldest)]
+        return first[: unit.limit]
+
+    def _next_due(self, unit: ClaimUnit) -> int | None:
+        dues = [
+            self._first("next_due", (queue, kind, rank))[0]
+            for queue in unit.queues
+            for kind in unit.kinds
+            for (rank,) in self._raw.execute(SQL["ranks"], (queue, kind)).fetchall()
+        ]
+        return min((due for due in dues if due is not None), default=None)
+
+
+def _net(pairs: list[tuple[Any, Any]]) -> dict[Any, int]:
+    """Pointers that a batch both inserts and deletes need not be written at all."""
+    count: dict[Any, int] = {}
+    for gone, new in pairs:
+        if gone is not None:
+            count[gone] = count.get(gone, 0) - 1
+        if new is not None:
+            count[new] = count.get(new, 0) + 1
+    return {row: sign for row, sign in count.items() if sign}
