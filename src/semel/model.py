@@ -294,6 +294,7 @@ class TaskView:
     due: int
     why: str
     version: int
+    unknown: int = 0
 
     @property
     def id(self) -> str:
@@ -319,5 +320,3 @@ class EffectView:
     why: str
     since: int
     version: int
-
-

@@ -33,7 +33,7 @@ from typing import Any
 
 from semel.errors import Misuse
 
-__all__ = ["Identity", "ProcessStat", "Watchdog", "boottime", "proof_of_death", "read_stat", "watching_children"]
+__all__ = ["Identity", "ProcessStat", "Watchdog", "boottime", "proc_is_ours", "proof_of_death", "read_stat", "watching_children"]
 
 # CLOCK_BOOTTIME counts the time that the machine was suspended, and nobody can set it. Elsewhere the nearest clock
 # serves to reckon deadlines by; the kernel timer then does not exist (`Watchdog.available`).
@@ -132,8 +132,7 @@ def proof_of_death(other: Identity, own: Identity) -> bool:
         return True
     except (OSError, OverflowError):
         return False
-    # A container may have mounted another PID namespace's /proc, in which that number is somebody else.
-    if not other.start_time or not _proc_is_ours():
+    if not other.start_time or not proc_is_ours():
         return False
     seen = read_stat(other.pid)
     if seen is None:
@@ -150,7 +149,8 @@ def _same_world(other: Identity, own: Identity) -> bool:
     return keys[0] == keys[1] == keys[2] and (own.pid, own.start_time) == (now.pid, now.start_time)
 
 
-def _proc_is_ours() -> bool:
+def proc_is_ours() -> bool:
+    """Does /proc number processes as this one's PID namespace does? A container may have mounted another's."""
     try:
         return str(Path("/proc/self").readlink()) == str(os.getpid())
     except OSError:
@@ -349,8 +349,9 @@ class Watchdog:
     def _arm(self) -> None:
         if self._timer is None:
             self._timer = _create_timer()
-        # Rounded down. A value of zero would disarm, so anything before the first nanosecond means that one.
-        nanoseconds = max(1, int(self.deadline * 1e9))
+        # Rounded down. Zero would disarm, so whatever is earlier means the first nanosecond; 4e9 s is beyond any uptime
+        # and still fits the kernel's nanoseconds.
+        nanoseconds = max(1, int(min(self.deadline, 4e9) * 1e9))
         self._on.value_s, self._on.value_ns = divmod(nanoseconds, 1_000_000_000)
         self._maybe_set = True
         if self._settime(self._timer, _TIMER_ABSTIME, self._on_ref, None):
@@ -446,16 +447,19 @@ def _on_audit(event: str, args: tuple[Any, ...]) -> None:
         if watch is not None:
             watch.tell(event)
     elif event in _THREAD_EVENTS:
-        # A thread starts with an empty context. It acts for whoever started it, so the mark goes with it.
-        thread = getattr(args[0], "__self__", None)
-        if isinstance(thread, threading.Thread):
-            watch = _current_watch()
-            if watch is not None:
-                setattr(thread, _THREAD_WATCH, watch)
+        _mark_thread(args[0])
     elif _is_fork_server(args[1]):
         watch = _current_watch()
         if watch is not None:
             watch.tell("multiprocessing.forkserver")
+
+
+def _mark_thread(function: object) -> None:
+    """A thread starts with an empty context, and acts for whoever started it: the mark goes with it."""
+    thread = getattr(function, "__self__", None)  # `function` is the new Thread's bound _bootstrap
+    watch = _current_watch() if isinstance(thread, threading.Thread) else None
+    if watch is not None:
+        setattr(thread, _THREAD_WATCH, watch)
 
 
 def _is_fork_server(address: object) -> bool:
@@ -502,11 +506,26 @@ def _watch_fork_exec() -> None:
     setattr(_posixsubprocess, "fork_exec", fork_exec)  # noqa: B010  (its stub has no name that could be assigned to)
 
 
+def _watch_thread_start() -> None:
+    """Before 3.12, starting a thread audits nothing."""
+    original = getattr(threading, "_start_new_thread", None)
+    if sys.version_info >= (3, 12) or original is None:
+        return
+
+    @functools.wraps(original)
+    def start_new_thread(function: object, *args: Any) -> Any:
+        _mark_thread(function)
+        return original(function, *args)
+
+    setattr(threading, "_start_new_thread", start_new_thread)  # noqa: B010  (not in its stub)
+
+
 @functools.cache
 def _install() -> None:
     sys.addaudithook(_make_hook())
     os.register_at_fork(before=_before_fork)
     _watch_fork_exec()
+    _watch_thread_start()
 
 
 class watching_children:  # noqa: N801  (used as a statement)
@@ -522,7 +541,7 @@ class watching_children:  # noqa: N801  (used as a statement)
     fork handlers, as uvloop does: told in time, but it cannot be stopped by raising).
 
     Not seen: C or Rust code that forks by itself without Python's handlers, `ctypes`, threads begun with the bare
-    `_thread` module, a pool's thread that was started before the block and got the work without its context, and
+    `_thread` module, a pool's thread that was started elsewhere and got the work without its context, and
     whatever an already running helper process is asked to do.
     """
 
@@ -536,9 +555,7 @@ class watching_children:  # noqa: N801  (used as a statement)
         _install()
         self._token = _watch.set(_Watch(self._callback, _current_watch()))
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._token is not None:
             _watch.reset(self._token)
             self._token = None

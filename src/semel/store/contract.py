@@ -112,10 +112,9 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The answer to a ClaimUnit. next_due: when the next task falls due (milliseconds since the Unix epoch), if known."""
+    """The answer to a ClaimUnit."""
 
     tasks: tuple[ClaimedTask, ...]
-    next_due: int | None = None
 
 
 Outcome = Landed | Stale | Fenced | Exists | Claims
@@ -208,6 +207,10 @@ class Store(Protocol):
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
         """How many of each state, by ledger: delivery, execution, effect."""
+        ...
+
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+        """When the first waiting task of these falls due (milliseconds since the Unix epoch); None: none waits."""
         ...
 
     def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:

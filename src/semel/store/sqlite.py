@@ -247,6 +247,16 @@ class SQLite:
         """How many of each state, by ledger."""
         return {ledger: dict(self._reader.all(f"count_{ledger}", (tenant,))) for ledger in ("delivery", "execution", "effect")}
 
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+        """When the first waiting task of these falls due."""
+        dues = [
+            self._reader.one("next_due", (queue, kind, rank))[0]
+            for queue in queues
+            for kind in kinds
+            for (rank,) in self._reader.all("ranks", (queue, kind))
+        ]
+        return min((due for due in dues if due is not None), default=None)
+
     def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
         """What waits in these queues and is of none of these kinds."""
         return [(q, kind) for q in queues for (kind,) in self._reader.all("kinds", (q,)) if kind not in kinds]
@@ -399,7 +409,7 @@ class _Batch:
                 last = change.parts[0].rows[-1]
                 taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
         self.flush()
-        return Claims(tuple(taken), None if unit.task else self._next_due(unit))
+        return Claims(tuple(taken))
 
     def _candidates(self, unit: ClaimUnit) -> list[ReadyRow]:
         found: list[ReadyRow] = []
@@ -411,18 +421,9 @@ class _Batch:
         if len(found) <= unit.limit:
             return found
         found.sort(key=lambda r: (r.rank, r.due))
-        oldest = sorted(found, key=lambda r: r.due)[: max(1, unit.limit // OLDEST_OF)] if random.random() < 0.5 or unit.limit > 1 else []
-        first = [*oldest, *(r for r in found if r not in oldest)]
-        return first[: unit.limit]
-
-    def _next_due(self, unit: ClaimUnit) -> int | None:
-        dues = [
-            self._first("next_due", (queue, kind, rank))[0]
-            for queue in unit.queues
-            for kind in unit.kinds
-            for (rank,) in self._raw.execute(SQL["ranks"], (queue, kind)).fetchall()
-        ]
-        return min((due for due in dues if due is not None), default=None)
+        share, rest = divmod(unit.limit, OLDEST_OF)
+        oldest = sorted(found, key=lambda r: r.due)[: share + (random.random() * OLDEST_OF < rest)]
+        return [*oldest, *(r for r in found if r not in oldest)][: unit.limit]
 
 
 def _net(pairs: list[tuple[Any, Any]]) -> dict[Any, int]:

@@ -1,0 +1,39 @@
+"""semel (Latin: once): each effect of an unattended agent on the outside world happens once."""
+
+from semel.app import App
+from semel.app import current_work as current
+from semel.decorated import Effect, Executes, Task
+from semel.direct import Work
+from semel.errors import AlreadyDone, Misuse, NotDone, Refused, SemelError, StoreUnavailable, Suspended, Unsettled
+from semel.model import (
+    Ask,
+    Atomic,
+    Confirmed,
+    Conflict,
+    Delivery,
+    EffectState,
+    EffectView,
+    Event,
+    Execution,
+    Limits,
+    Lookup,
+    NotFound,
+    Recovery,
+    Ref,
+    Repeat,
+    Resend,
+    Retry,
+    Submission,
+    TaskView,
+    Unavailable,
+    Verdict,
+)
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlreadyDone", "App", "Ask", "Atomic", "Confirmed", "Conflict", "Delivery", "Effect", "EffectState", "EffectView", "Event",
+    "Executes", "Execution", "Limits", "Lookup", "Misuse", "NotDone", "NotFound", "Recovery", "Ref", "Refused", "Repeat", "Resend",
+    "Retry", "SemelError", "StoreUnavailable", "Submission", "Suspended", "Task", "TaskView", "Unavailable", "Unsettled", "Verdict",
+    "Work", "current",
+]  # fmt: skip

@@ -1,0 +1,477 @@
+"""App: the decorators, and the one place where everything is put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Literal, ParamSpec, TypeVar, cast
+
+from semel import direct
+from semel.decorated import (
+    Effect,
+    EffectDecorator,
+    Options,
+    Task,
+    TaskDecorator,
+    effect_function,
+    in_loop,
+    not_in_loop,
+    step_function,
+)
+from semel.engine import declare, drive, review, views
+from semel.engine.queue import Order, accepted, check_name, enqueue
+from semel.engine.requests import Request
+from semel.engine.runtime import Runtime, current
+from semel.errors import Misuse, Unsettled
+from semel.model import (
+    Ask,
+    Delivery,
+    EffectState,
+    EffectView,
+    Event,
+    Execution,
+    Limits,
+    Recovery,
+    Ref,
+    Retry,
+    TaskView,
+    Verdict,
+)
+from semel.store.contract import EffectRow, Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+X = TypeVar("X")
+
+ALONE_TTL = timedelta(seconds=15)
+LEAST_TTL = timedelta(seconds=1)
+Watch = Literal["worker", "always", "never"]
+_apps: weakref.WeakSet[App] = weakref.WeakSet()
+_left_behind: list[Any] = []  # a parent's connections in a forked child: neither used nor closed
+
+
+class App:
+    """Declares effects, steps and tasks, and reaches their store. No I/O until first use; fork-safe.
+
+    store: "sqlite:///agent.db", "sqlite:////abs/agent.db", "sqlite:///:memory:"; default $SEMEL_STORE, else
+    sqlite:///semel.db. modules: imported by name at first use. tenant: None means that every call must name one.
+    lease: a session's TTL (default 15 s). watchdog: whether the kernel kills this process when it oversleeps its lease
+    in the middle of a call: in "worker" processes, "always", "never".
+    """
+
+    def __init__(self, store: str | None = None, *, modules: tuple[str, ...] = (), tenant: str | None = "default",
+                 lease: timedelta = ALONE_TTL, watchdog: Watch = "worker") -> None:
+        self._url = store or os.environ.get("SEMEL_STORE") or "sqlite:///semel.db"
+        place_of(self._url)
+        if isinstance(modules, str):
+            raise Misuse(f"modules must be a tuple of module names; write modules=({modules!r},)")
+        if lease < LEAST_TTL:
+            raise Misuse(f"lease={lease} is too short: it is renewed every quarter of it, and a busy machine would miss that; "
+                         f"write lease=timedelta(seconds=15) (at least {LEAST_TTL.total_seconds():g} s)")
+        if watchdog not in ("worker", "always", "never"):
+            raise Misuse(f"watchdog={watchdog!r}; write watchdog='worker', 'always' or 'never'")
+        if tenant is not None:
+            check_name(tenant, "tenant")
+        self.tenant, self.modules, self._lease, self._watchdog = tenant, tuple(modules), lease, watchdog
+        self.declared_effects: declare.Registry[declare.Effect] = declare.Registry("effect")
+        self.declared_steps: declare.Registry[declare.Step] = declare.Registry("step")
+        self.declared_tasks: declare.Registry[declare.Work] = declare.Registry("task")
+        self._runtime: Runtime | None = None
+        self._opening = threading.RLock()
+        self._imported = False
+        self._is_worker = False
+        self.tasks, self.effects, self.review = Tasks(self), Effects(self), Review(self)
+        _apps.add(self)
+
+    # --- declaring ---
+
+    def effect(
+        self, *, intent: tuple[str, ...], material: tuple[str, ...] = (), recovery: Recovery | list[Recovery] | None = None,
+        scope: Literal["task", "tenant"] = "task", not_done: tuple[type[Exception], ...] = (), tries: int = 3,
+        timeout: timedelta = timedelta(seconds=30), per_task: int | None = None, approve: bool | Callable[..., bool] = False,
+        identity: Callable[..., Mapping[str, str]] | None = None, redact: tuple[str, ...] = (), name: str | None = None,
+        formerly: tuple[str, ...] = (),
+    ) -> EffectDecorator:
+        """Declare a guarded change of the outside world. The function's first parameter is a `Submission`.
+
+        intent: the parameters that say what it is meant to do, and make its key. material: those that may not change
+        under one key. recovery: the way out of the unknown (default `Ask()`). not_done: exceptions that prove that
+        nothing happened. tries: how often it is submitted after such proof. timeout: of one submission. per_task: how
+        many different ones of this name a task may have. scope: whether the key is the task's or the whole tenant's.
+        """
+        for field, asked in (("approve", approve is not False), ("identity", identity is not None), ("redact", bool(redact))):
+            if asked:
+                raise Misuse(f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and guard that "
+                             f"effect with code of your own until then")
+
+        def declares(fn: Callable[..., Any]) -> Any:
+            declared = declare.effect(
+                fn, intent=intent, material=material, recovery=recovery if recovery is not None else Ask(), scope=scope,
+                not_done=not_done, tries=tries, timeout=timeout, per_task=per_task, name=name, formerly=formerly,
+            )  # fmt: skip
+            self.declared_effects.add(declared)
+            return effect_function(declared)
+
+        return cast(EffectDecorator, declares)
+
+    def step(self, *, name: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
+        """Declare work that is harmless to repeat (a model call, a read): its result is recorded, and returned on replay."""
+
+        def declares(fn: Callable[P, R]) -> Callable[P, R]:
+            declared = declare.step(fn, name=name)
+            self.declared_steps.add(declared)
+            return cast(Callable[P, R], step_function(declared))
+
+        return declares
+
+    def task(self, *, intent: tuple[str, ...] | None = None, queue: str = "default", retry: Retry = Retry(),  # noqa: B008
+             limits: Limits = Limits(), timeout: timedelta | None = None, name: str | None = None,  # noqa: B008
+             formerly: tuple[str, ...] = ()) -> TaskDecorator:
+        """Declare a task. intent: the parameters that make its key; else every enqueue names one with using(key=...)."""
+        if limits.usd is not None or limits.tokens is not None:
+            raise Misuse("Limits(usd=, tokens=) are not in this version of semel, and will not be ignored; use Limits(effects=...)")
+
+        def declares(fn: Callable[..., Any]) -> Any:
+            declared = declare.task(fn, intent=intent, queue=queue, retry=retry, limits=limits, timeout=timeout, name=name,
+                                    formerly=formerly)
+            self.declared_tasks.add(declared)
+            return Task(self, declared, Options())
+
+        return cast(TaskDecorator, declares)
+
+    def work(self, key: str, *, kind: str, tenant: str | None = None, limits: Limits = Limits(),  # noqa: B008
+             wait: timedelta = timedelta(seconds=60)) -> direct.Work:
+        """Your own loop as an attempt: `with app.work(key, kind=...)`. wait: for another who has it, and for settle to pass."""
+        check_name(key, "key")
+        check_name(kind, "kind")
+        return direct.Work(self, Order(self.tenant_of(tenant), kind, key, None, ""), limits, wait)
+
+    # --- running ---
+
+    def run_worker(self, *, queues: list[str] | None = None, concurrency: int = 100, until_idle: bool = False) -> None:
+        """Work until SIGTERM (graceful; a second one stops at once). until_idle: until nothing is due any more."""
+        not_in_loop("app.run_worker", "await app.arun_worker(...)")
+        asyncio.run(self.arun_worker(queues=queues, concurrency=concurrency, until_idle=until_idle))
+
+    async def arun_worker(self, *, queues: list[str] | None = None, concurrency: int = 100, until_idle: bool = False) -> None:
+        """The awaitable twin of `run_worker`."""
+        worker = importlib.import_module("semel.worker")  # the layer above: it uses an App, an App only starts it
+        await worker.Worker(self, queues=queues, concurrency=concurrency, until_idle=until_idle).run()
+
+    def journal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
+        """The events of a task (a Ref, or its id), or of an effect (its key)."""
+        not_in_loop("app.journal", "await app.ajournal(...)")
+        name, owner = (of.id, of.tenant) if isinstance(of, Ref) else (of, self.tenant_of(tenant))
+        return views.journal_of(self.runtime.desk, owner, name)
+
+    async def ajournal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
+        """The awaitable twin of `journal`."""
+        return await asyncio.to_thread(self.journal, of, tenant=tenant)
+
+    def close(self) -> None:
+        """Commit what is waiting and let go of the store. The app may be used again: it opens anew."""
+        not_in_loop("app.close", "await app.aclose()")
+        with self._opening:
+            if self._runtime is not None:
+                self._runtime.close()
+                self._runtime = None
+
+    async def aclose(self) -> None:
+        """The awaitable twin of `close`."""
+        await asyncio.to_thread(self.close)
+
+    # --- inside ---
+
+    @property
+    def runtime(self) -> Runtime:
+        """What this process has at hand; opened at first use."""
+        runtime = self._runtime
+        return runtime if runtime is not None else self._open()
+
+    def _open(self) -> Runtime:
+        with self._opening:
+            if self._runtime is None:
+                self.load()
+                timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
+                self._runtime = Runtime(self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer)
+                self._runtime.app = self
+            return self._runtime
+
+    def open_store(self) -> Store:
+        """Open the store that the URL names. Raises `Misuse`."""
+        from semel.store.sqlite import SQLite
+
+        return SQLite(place_of(self._url))
+
+    def load(self) -> None:
+        """Import the modules that declare what this app runs."""
+        if not self._imported:
+            self._imported = True
+            for name in self.modules:
+                try:
+                    importlib.import_module(name)
+                except ModuleNotFoundError as error:
+                    self._imported = False
+                    raise Misuse(f"modules={self.modules!r}: {error}; run it where `import {name}` works") from error
+
+    def be_worker(self) -> None:
+        """This process is a worker: from now on the kernel may kill it in mid-call when it oversleeps its lease."""
+        self._is_worker = True
+        runtime = self._runtime
+        if runtime is not None and self._watchdog == "worker" and not runtime.watchdog.enabled:
+            with self._opening:
+                runtime.close()
+                self._runtime = None
+
+    def tenant_of(self, tenant: str | None) -> str:
+        """The tenant of a call."""
+        found = tenant if tenant is not None else self.tenant
+        if found is None:
+            raise Misuse("this app is bound to no tenant, so every call must name one: using(tenant='acme'), work(..., tenant='acme')")
+        check_name(found, "tenant")
+        return found
+
+    def accept(self, order: Order) -> Ref[Any]:
+        """Enqueue, and wait until it is durable."""
+        task, ticket = enqueue(self.runtime.desk, order)
+        ticket.wait()
+        return Ref(accepted(task, ticket.value), order.tenant, app=self)
+
+    async def aaccept(self, order: Order) -> Ref[Any]:
+        """The same, awaited."""
+        runtime = self._runtime or await asyncio.to_thread(self._open)
+        task, ticket = enqueue(runtime.desk, order)
+        return Ref(accepted(task, await drive.wait_for_signal(ticket)), order.tenant, app=self)
+
+    def run_here(self, work: declare.Work, order: Order, wait: timedelta) -> Generator[Request, Any, Any]:
+        """A task's `run`, as a procedure."""
+        return direct.run_here(self, work, order, wait)
+
+    def result_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any:
+        """Wait for a task's recorded result."""
+        not_in_loop("ref.result", "await ref.aresult(...)")
+        until = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        pause = 0.005
+        while not self._over(ref, until):
+            time.sleep(pause)
+            pause = min(0.1, pause * 1.5)
+        return self._recorded(ref)
+
+    async def aresult_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any:
+        """The awaitable twin of `result_of`."""
+        return await asyncio.to_thread(self.result_of, ref, timeout)
+
+    def _over(self, ref: Ref[Any], until: float | None) -> bool:
+        row = self.runtime.desk.store.task(ref.tenant, ref.id)
+        if row is None:
+            raise Misuse(f"there is no task {ref.id} of tenant {ref.tenant!r} in this store")
+        ended = row.delivery in (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
+        return ended or (until is not None and time.monotonic() >= until)
+
+    def _recorded(self, ref: Ref[Any]) -> Any:
+        state = views.state_of(self.runtime.desk, ref.tenant, ref.id)
+        if state.delivery is not Delivery.ACKNOWLEDGED or state.execution is not Execution.SUCCEEDED:
+            direct.unsettled(ref, state)
+        self.load()
+        work = self.declared_tasks.get(state.kind)
+        return state.result if work is None else work.result.decode(state.result)
+
+
+def place_of(url: str) -> str:
+    """The file that a store URL names, or ":memory:". Raises `Misuse` for what this version does not know."""
+    scheme, colon, rest = url.partition("://")
+    if scheme in ("postgresql", "postgres"):
+        raise Misuse("this version of semel keeps its ledger in SQLite; a PostgreSQL store is not in it yet; "
+                     "write semel.App('sqlite:///agent.db')")
+    if scheme != "sqlite" or not colon:
+        raise Misuse(f"the store {url!r} has no scheme that semel knows; write semel.App('sqlite:///agent.db')")
+    place = rest.removeprefix("/")
+    if not rest.startswith("/") or not place:
+        raise Misuse(f"the store {url!r} names no file; write 'sqlite:///agent.db' (three slashes) or 'sqlite:////var/lib/agent.db' (four)")
+    return place
+
+
+class _Part:
+    """A group of methods of an App."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def _tenant(self, tenant: str | None) -> str | None:
+        return tenant if tenant is not None else self._app.tenant
+
+    def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
+        return (of.tenant, of.id) if isinstance(of, Ref) else (self._app.tenant_of(tenant), of)
+
+
+class Tasks(_Part):
+    """app.tasks: what is known of tasks."""
+
+    def get(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
+        """One task. Raises `Misuse` if there is none."""
+        not_in_loop("app.tasks.get", "await app.tasks.aget(...)")
+        owner, task = self._of(of, tenant)
+        row = self._app.runtime.desk.store.task(owner, task)
+        if row is None:
+            raise Misuse(f"there is no task {task!r} of tenant {owner!r}; see: semel tasks")
+        return views.task_view(row, self._app)
+
+    async def aget(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
+        """The awaitable twin of `get`."""
+        return await asyncio.to_thread(self.get, of, tenant=tenant)
+
+    def list(self, *, delivery: Delivery | str = "", execution: Execution | str = "", kind: str = "", queue: str = "",
+             tenant: str | None = None, after: str = "", limit: int = 100) -> Sequence[TaskView]:
+        """Tasks, newest first; `after`: the last id of the page before."""
+        not_in_loop("app.tasks.list", "await app.tasks.alist(...)")
+        if delivery and delivery not in set(Delivery):
+            raise Misuse(f"delivery={delivery!r} is no state; it is one of {', '.join(Delivery)}")
+        if execution and execution not in set(Execution):
+            raise Misuse(f"execution={execution!r} is no state; it is one of {', '.join(Execution)}")
+        rows = self._app.runtime.desk.store.tasks(self._tenant(tenant), delivery=str(delivery), execution=str(execution), kind=kind,
+                                                  queue=queue, after=after, limit=limit)
+        return [views.task_view(row, self._app) for row in rows]
+
+    async def alist(self, *, delivery: Delivery | str = "", execution: Execution | str = "", kind: str = "", queue: str = "",
+                    tenant: str | None = None, after: str = "", limit: int = 100) -> Sequence[TaskView]:
+        """The awaitable twin of `list`."""
+        return await asyncio.to_thread(self.list, delivery=delivery, execution=execution, kind=kind, queue=queue, tenant=tenant,
+                                       after=after, limit=limit)
+
+
+class Effects(_Part):
+    """app.effects: what can be proved about the world."""
+
+    def row(self, key: str, tenant: str | None) -> EffectRow:
+        """An effect's row. Raises `Misuse` if there is none."""
+        row = self._app.runtime.desk.store.effect(self._tenant(tenant), key)
+        if row is None:
+            raise Misuse(f"there is no effect {key!r}; see: semel unknown, or semel show TASK")
+        return row
+
+    def get(self, key: str, *, tenant: str | None = None) -> EffectView:
+        """One effect. Raises `Misuse` if there is none."""
+        not_in_loop("app.effects.get", "await app.effects.aget(...)")
+        return views.effect_view(self._app.runtime.desk, self.row(key, tenant))
+
+    async def aget(self, key: str, *, tenant: str | None = None) -> EffectView:
+        """The awaitable twin of `get`."""
+        return await asyncio.to_thread(self.get, key, tenant=tenant)
+
+    def list(self, *, state: EffectState | str = "", task: Ref[Any] | str = "", tenant: str | None = None, after: str = "",
+             limit: int = 100) -> Sequence[EffectView]:
+        """Effects, by key; state="ambiguous" is the unknown-work queue, oldest first."""
+        not_in_loop("app.effects.list", "await app.effects.alist(...)")
+        if state and state not in set(EffectState):
+            raise Misuse(f"state={state!r} is no state of an effect; it is one of {', '.join(EffectState)}")
+        desk, owner = self._app.runtime.desk, self._tenant(tenant)
+        task_id = task.id if isinstance(task, Ref) else task
+        if state == EffectState.AMBIGUOUS and not task_id and not after:
+            found = [desk.store.effect(u.tenant, u.key) for u in desk.store.unknown(owner, limit=limit)]
+            rows = [row for row in found if row is not None]
+        else:
+            rows = desk.store.effects(owner, state=str(state), task=task_id, after=after, limit=limit)
+        return [views.effect_view(desk, row) for row in rows]
+
+    async def alist(self, *, state: EffectState | str = "", task: Ref[Any] | str = "", tenant: str | None = None, after: str = "",
+                    limit: int = 100) -> Sequence[EffectView]:
+        """The awaitable twin of `list`."""
+        return await asyncio.to_thread(self.list, state=state, task=task, tenant=tenant, after=after, limit=limit)
+
+
+class Review(_Part):
+    """app.review: what a person decides. Every decision names who, and is on record."""
+
+    def resolve(self, key: str, verdict: Verdict, *, by: str, reason: str = "", seen: int | None = None, process_stopped: bool = False,
+                tenant: str | None = None) -> None:
+        """Settle an unknown effect. verdict: Confirmed(result), NotFound() or Conflict(reason).
+
+        seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
+        process_stopped: your word that the process that sent it has stopped, where semel cannot know.
+        A NotFound takes effect once settle has been watched by whoever claims the task next (R4).
+        """
+        not_in_loop("app.review.resolve", "await app.review.aresolve(...)")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        self._app.load()
+        declared = self._app.declared_effects.get(row.name)
+        encode = declared.result.encode if declared else (lambda value: value)
+        drive.run(review.resolve(self._app.runtime.desk, row, verdict, by=by, reason=reason, seen=seen, stopped=process_stopped,
+                                 encode=encode))
+
+    async def aresolve(self, key: str, verdict: Verdict, *, by: str, reason: str = "", seen: int | None = None,
+                       process_stopped: bool = False, tenant: str | None = None) -> None:
+        """The awaitable twin of `resolve`."""
+        await asyncio.to_thread(self.resolve, key, verdict, by=by, reason=reason, seen=seen, process_stopped=process_stopped, tenant=tenant)
+
+    def cancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
+        """The task starts nothing more; with an unknown effect, that is settled first."""
+        not_in_loop("app.review.cancel", "await app.review.acancel(...)")
+        drive.run(review.cancel(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason))
+
+    async def acancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
+        """The awaitable twin of `cancel`."""
+        await asyncio.to_thread(self.cancel, of, by=by, reason=reason, tenant=tenant)
+
+    def replay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+        """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
+
+        from_step: forget the recorded steps from the first of that name on; default: all of them.
+        """
+        not_in_loop("app.review.replay", "await app.review.areplay(...)")
+        drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
+
+    async def areplay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+        """The awaitable twin of `replay`."""
+        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
+
+
+def current_work() -> direct.Work:
+    """The work that this code is part of. Raises `Misuse` outside any."""
+    attempt = current.get()
+    if attempt is None:
+        raise Misuse("semel.current() was called outside any work; call it in a task's handler, or within: with app.work(...):")
+    return direct.as_work(attempt)
+
+
+# --- forks ------------------------------------------------------------------------------------------------------------
+
+
+def _held_locks() -> list[Any]:
+    runtimes = [app._runtime for app in list(_apps) if app._runtime is not None]
+    return [lock for runtime in runtimes for lock in getattr(runtime.desk.store, "locks", [])]
+
+
+_holding: list[Any] = []
+
+
+def _before_fork() -> None:
+    """No transaction may be under way: the child would inherit its locks in memory."""
+    for lock in _held_locks():
+        if lock.acquire(timeout=30):
+            _holding.append(lock)
+
+
+def _after_fork_in_parent() -> None:
+    while _holding:
+        _holding.pop().release()
+
+
+def _after_fork_in_child() -> None:
+    _holding.clear()
+    for app in list(_apps):
+        app._opening = threading.RLock()
+        if app._runtime is not None:
+            app._runtime.forked = True
+            _left_behind.append(app._runtime)
+            app._runtime = None
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

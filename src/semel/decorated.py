@@ -1,0 +1,252 @@
+"""What the decorators give back: effects and steps as plain functions, tasks as handles."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
+
+from semel.engine import declare, drive
+from semel.engine.attempt import Attempt
+from semel.engine.data import NotRecordable
+from semel.engine.perform import called, perform
+from semel.engine.queue import Order
+from semel.engine.runtime import current, inside
+from semel.errors import Misuse, Suspended
+from semel.machine import keys, tasks
+from semel.model import Ref, Submission
+
+if TYPE_CHECKING:
+    from semel.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Executes(Protocol):
+    """A transaction of the caller's own: psycopg and SQLAlchemy connections and sessions."""
+
+    def execute(self, statement: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
+
+
+class Effect(Generic[P, R_co]):
+    """An effect, to a type checker. At run time it is a plain function whose signature lacks the submission."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Perform it: once for its key."""
+        raise NotImplementedError
+
+    def using(self, *, occurrence: str) -> Effect[P, R_co]:
+        """The same intent again, on purpose: a name, part of the key."""
+        raise NotImplementedError
+
+
+class EffectDecorator(Protocol):
+    """What `app.effect(...)` gives."""
+
+    def __call__(self, fn: Callable[Concatenate[Submission, P], R], /) -> Effect[P, R]: ...  # noqa: D102
+
+
+class TaskDecorator(Protocol):
+    """What `app.task(...)` gives."""
+
+    @overload
+    def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, T]: ...
+    @overload
+    def __call__(self, fn: Callable[P, T], /) -> Task[P, T]: ...
+
+
+def in_loop() -> bool:
+    """Whether this thread runs an event loop now."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def not_in_loop(what: str, twin: str) -> None:
+    """Raise `Misuse` inside a running event loop, naming the twin."""
+    if in_loop():
+        raise Misuse(f"{what} waits for the store, and would hold up the event loop that runs here; write: {twin}")
+
+
+def attempt_here(what: str) -> Attempt:
+    """The attempt of this context. Raises `Misuse` outside any work, and inside an effect."""
+    where = inside.get()
+    if where:
+        raise Misuse(f"{what} was called inside {where}; call it from the handler, one after the other")
+    attempt = current.get()
+    if attempt is None:
+        raise Misuse(f"{what} was called outside any work, so there is no record to keep it once; call it from a task's handler, or "
+                     f"within: with app.work(key, kind=...):")
+    if attempt.runtime.watchdog.voided or attempt.runtime.forked:
+        raise Misuse(f"{what} was called in a fork of the process that holds the task; call it in that process")
+    return attempt
+
+
+def dressed(wrapper: Callable[..., Any], fn: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
+    """The wrapper in the function's clothes, without the submission: what agent frameworks look at."""
+    wrapper.__name__, wrapper.__qualname__ = fn.__name__, fn.__qualname__
+    wrapper.__doc__, wrapper.__module__ = fn.__doc__, fn.__module__
+    wrapper.__signature__ = signature  # type: ignore[attr-defined]
+    hints = {p.name: p.annotation for p in signature.parameters.values()}
+    wrapper.__annotations__ = {**hints, "return": signature.return_annotation}
+    return wrapper
+
+
+def effect_function(effect: declare.Effect, occurrence: str = "") -> Any:
+    """A plain function that performs `effect`."""
+    what = f"effect {effect.name}"
+
+    async def performs_async(*args: Any, **kwargs: Any) -> Any:
+        attempt = attempt_here(what)
+        procedure = perform(attempt, called(attempt, effect, args, kwargs, occurrence))
+        task = asyncio.ensure_future(drive.arun(procedure))
+        task.add_done_callback(_looked_at)
+        return await asyncio.shield(task)  # R11: whoever cancels the handler does not cancel a call that is under way
+
+    def performs(*args: Any, **kwargs: Any) -> Any:
+        not_in_loop(what, f"await asyncio.to_thread({effect.fn.__name__}, ...)")
+        attempt = attempt_here(what)
+        return drive.run(perform(attempt, called(attempt, effect, args, kwargs, occurrence)))
+
+    def using(*, occurrence: str) -> Any:
+        if not isinstance(occurrence, str) or not occurrence:
+            raise Misuse(f"{what}: an occurrence is a name, and not {occurrence!r}; write using(occurrence='after-fix')")
+        return effect_function(effect, occurrence)
+
+    function = dressed(performs_async if effect.is_async else performs, effect.fn, effect.parameters.signature)
+    function.using = using  # type: ignore[attr-defined]
+    function.semel_effect = effect  # type: ignore[attr-defined]
+    return function
+
+
+def _looked_at(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+def step_function(step: declare.Step) -> Any:
+    """A plain function that runs `step` once per record. Outside any work it just runs: a step is harmless to repeat."""
+
+    async def steps_async(*args: Any, **kwargs: Any) -> Any:
+        if current.get() is None:
+            return await step.fn(*args, **kwargs)
+        taken = _Taken(step, args, kwargs)
+        if taken.known:
+            return taken.result()
+        return taken.record(await step.fn(**taken.values))
+
+    def steps(*args: Any, **kwargs: Any) -> Any:
+        if current.get() is None:
+            return step.fn(*args, **kwargs)
+        taken = _Taken(step, args, kwargs)
+        if taken.known:
+            return taken.result()
+        return taken.record(step.fn(**taken.values))
+
+    return dressed(steps_async if step.is_async else steps, step.fn, step.parameters.signature)
+
+
+class _Taken:
+    """One call of a step: its values, its key, and whether it is on record."""
+
+    def __init__(self, step: declare.Step, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.step = step
+        self.attempt = attempt_here(f"step {step.name}")
+        if self.attempt.exit is not None:
+            raise Suspended(self.attempt.exit.why)
+        self.values = step.parameters.bind(args, kwargs)
+        self.key = self.attempt.next_step(step.name, step.parameters.encode(self.values))
+        self.known = self.key in self.attempt.ledger.state.steps
+
+    def result(self) -> Any:
+        try:
+            return self.step.result.decode(self.attempt.ledger.state.steps[self.key][1])
+        except NotRecordable as error:
+            raise Misuse(f"step {self.step.name}: {error}; give the new result a default, or the step a new name") from None
+
+    def record(self, value: Any) -> Any:
+        try:
+            data = self.step.result.encode(value)
+        except NotRecordable as error:
+            raise Misuse(f"step {self.step.name}: its result cannot be recorded: {error}; return plain data") from None
+        self.attempt.ledger.post(tasks.Step(self.attempt.token, self.key, self.step.name, data))
+        return self.step.result.decode(data)
+
+
+class Task(Generic[P, T]):
+    """A declared task: enqueue it, or run it here. `fn` is the handler; the task itself is not callable."""
+
+    def __init__(self, app: App, work: declare.Work, options: Options | None = None) -> None:
+        self._app, self._work = app, work
+        self._options = options or Options()
+        self.fn: Callable[P, Any] = work.fn
+        self.name = work.name
+        self.__doc__ = work.fn.__doc__
+
+    def using(self, *, key: str | None = None, tenant: str | None = None, priority: int = 0, run_at: datetime | None = None,
+              wait: timedelta = timedelta(0), transaction: Executes | None = None) -> Task[P, T]:
+        """The same task with options. key: instead of the intent's. wait: how long `run` waits for one who has it."""
+        if transaction is not None:
+            raise Misuse("using(transaction=...) enqueues within a PostgreSQL transaction of yours, and this store is SQLite, which "
+                         "has one writer; enqueue after your commit, with a key")
+        if run_at is not None and run_at.tzinfo is None:
+            raise Misuse(f"run_at={run_at} has no time zone; write datetime.now(timezone.utc) + ...")
+        if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1000:
+            raise Misuse(f"priority must be an int from -1000 to 1000 (higher is sooner), not {priority!r}")
+        return Task(self._app, self._work, Options(key, tenant, priority, run_at, wait))
+
+    def order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Order:
+        """The task as data, checked against the handler's signature."""
+        work, options = self._work, self._options
+        what = f"task {work.name}"
+        data = work.parameters.encode(work.parameters.bind(args, kwargs))
+        key = options.key
+        if key is None:
+            if not work.intent:
+                raise Misuse(f"{what}: nothing says which work this is, so it cannot be kept once; declare intent=('...',) or write "
+                             f"{work.fn.__name__}.using(key='...').enqueue(...)")
+            intent = {name: data[name] for name in work.intent}
+            for name, value in intent.items():
+                keys.check_intent(value, f"{what}: intent {name}")
+            key = keys.task_key(intent)
+        due = 0 if options.run_at is None else int(options.run_at.timestamp() * 1000)
+        return Order(self._app.tenant_of(options.tenant), work.name, key, data, work.queue, options.priority, due)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
+        """Accept the task, durably. The same key again is the same task."""
+        not_in_loop(f"{self.name}.enqueue", f"await {self.name}.aenqueue(...)")
+        return self._app.accept(self.order(args, kwargs))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
+        """The awaitable twin of `enqueue`."""
+        return await self._app.aaccept(self.order(args, kwargs))
+
+    def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Accept the task and make one attempt in this very process; its recorded result if it is done; else `Unsettled`."""
+        not_in_loop(f"{self.name}.run", f"await {self.name}.arun(...)")
+        return cast(T, drive.run(self._app.run_here(self._work, self.order(args, kwargs), self._options.wait)))
+
+    async def arun(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """The awaitable twin of `run`."""
+        return cast(T, await drive.arun(self._app.run_here(self._work, self.order(args, kwargs), self._options.wait)))
+
+    if not TYPE_CHECKING:  # to a type checker it has no call at all
+
+        def __call__(self, *_: Any, **__: Any) -> NoReturn:
+            name = self._work.fn.__name__
+            raise Misuse(f"task {self.name} is not called, it is accepted: write {name}.enqueue(...), or {name}.run(...) to run it here")
+
+
+class Options:
+    """What `using` says."""
+
+    def __init__(self, key: str | None = None, tenant: str | None = None, priority: int = 0, run_at: datetime | None = None,
+                 wait: timedelta = timedelta(0)) -> None:
+        self.key, self.tenant, self.priority, self.run_at, self.wait = key, tenant, priority, run_at, wait

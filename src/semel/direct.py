@@ -1,0 +1,198 @@
+"""Running work in the caller's own process: `with app.work(...)`, and `task.run(...)`."""
+
+from __future__ import annotations
+
+import contextvars
+import time
+from collections.abc import Generator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from semel.decorated import not_in_loop
+from semel.engine import attempt as attempts
+from semel.engine import drive
+from semel.engine.attempt import Attempt
+from semel.engine.declare import Work as Declared
+from semel.engine.ledger import Ledger
+from semel.engine.queue import Order, accepted, claim_one, enqueue
+from semel.engine.requests import Await, Raised, Request, Returned, Sleep
+from semel.engine.runtime import Runtime, current
+from semel.engine.views import state_of
+from semel.errors import Suspended, Unsettled, Why
+from semel.machine import tasks
+from semel.model import Delivery, Execution, Limits, Ref, Refusal, Retry
+from semel.store.contract import Claims, Fenced
+
+if TYPE_CHECKING:
+    from semel.app import App
+
+FOR_EVER = Retry(max_attempts=1_000_000_000, max_crashes=1_000_000_000)  # a loop of your own is entered as often as you like
+LOOK_SECONDS = 0.1
+
+
+def why_of(state: tasks.Task) -> Why:
+    """Why a task has no result yet."""
+    if state.delivery is Delivery.DEAD_LETTERED:
+        return "dead_lettered"
+    if state.execution is Execution.CANCELLED:
+        return "cancelled"
+    if state.delivery is Delivery.BLOCKED:
+        return "blocked"
+    if state.execution is Execution.UNKNOWN:
+        return "unknown"
+    return "leased" if state.delivery is Delivery.LEASED else "queued"
+
+
+def unsettled(ref: Ref[Any], state: tasks.Task, cause: BaseException | None = None) -> NoReturn:
+    """Raise `Unsettled` with what is on record, and the line to type next."""
+    why = why_of(state)
+    said = f": {state.why}" if state.why else ""
+    raise Unsettled(ref, why, f"task {ref.id} is {why}{said}; see: semel why {ref.id}") from cause
+
+
+def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
+    """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
+    session = runtime.session()
+    until = time.monotonic() + wait.total_seconds()
+    while True:
+        refused: list[Refusal] = []
+        outcome = yield Await(claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused))
+        if isinstance(outcome, BaseException):
+            raise outcome
+        if isinstance(outcome, Claims) and outcome.tasks:
+            claimed = outcome.tasks[0]
+            return Ledger(runtime.desk, claimed.tenant, claimed.task, claimed.head, f"session:{session.id}")
+        session.held.discard((ref.tenant, ref.id))
+        if isinstance(outcome, Fenced):
+            session.fence_self(outcome.why)
+        state = state_of(runtime.desk, ref.tenant, ref.id)
+        if state.delivery is not Delivery.LEASED or time.monotonic() > until:
+            unsettled(ref, state)
+        session.tend()  # whoever has it may be dead, and then it is free at once
+        yield Sleep(LOOK_SECONDS)
+
+
+class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
+    """Your own loop as an attempt. Leaving ends the attempt; entering again is the next one.
+
+    ref: the task. attempt: its number, from 1. Raises `Unsettled` on entering while another has it or something is
+    unknown that only time or a person can settle; and on leaving, if it could not be finished.
+    """
+
+    ref: Ref[Any]
+    attempt: int
+
+    def __init__(self, app: App, order: Order, limits: Limits, wait: timedelta) -> None:
+        self._app, self._order, self._limits, self._wait = app, order, limits, wait
+        self._attempt: Attempt | None = None
+        self._token: contextvars.Token[Attempt | None] | None = None
+        self.attempt = 0
+
+    # --- entering ---
+
+    def __enter__(self) -> Work:
+        """Begin an attempt."""
+        not_in_loop("with app.work(...)", "async with app.work(...)")
+        drive.run(self._enter())
+        return self._entered()
+
+    async def __aenter__(self) -> Work:
+        """Begin an attempt."""
+        await drive.arun(self._enter())
+        return self._entered()
+
+    def _enter(self) -> Generator[Request, Any, None]:
+        runtime = self._app.runtime
+        task, ticket = enqueue(runtime.desk, self._order)
+        self.ref = Ref(accepted(task, (yield Await(ticket))), self._order.tenant, app=self._app)
+        ledger = yield from take(runtime, self.ref, FOR_EVER, self._wait)
+        session = runtime.session()
+        attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits,
+                          hold_seconds=self._wait.total_seconds())
+        try:
+            ready = yield from attempts.prepare(attempt)
+        except BaseException:
+            session.held.discard((self.ref.tenant, self.ref.id))
+            raise
+        if not ready:
+            session.held.discard((self.ref.tenant, self.ref.id))
+            unsettled(self.ref, ledger.state)
+        self._attempt, self.attempt = attempt, attempt.number
+
+    def _entered(self) -> Work:
+        self._token = current.set(self._attempt)
+        return self
+
+    # --- leaving ---
+
+    def __exit__(self, *exc: object) -> None:
+        """End the attempt: finished, unless an exception leaves."""
+        self._left()
+        drive.run(self._leave(exc[1]))
+
+    async def __aexit__(self, *exc: object) -> None:
+        """End the attempt: finished, unless an exception leaves."""
+        self._left()
+        await drive.arun(self._leave(exc[1]))
+
+    def _left(self) -> None:
+        if self._token is not None:
+            current.reset(self._token)
+            self._token = None
+
+    def _leave(self, error: object) -> Generator[Request, Any, None]:
+        attempt = self._attempt
+        assert attempt is not None
+        self._attempt = None
+        failed = error if isinstance(error, BaseException) else None
+        try:
+            yield from attempt.end(Raised(failed) if failed else Returned(None), lambda value: value)
+        finally:
+            attempt.session.held.discard((self.ref.tenant, self.ref.id))
+        if failed is not None and not isinstance(failed, Suspended):
+            return
+        state = state_of(self._app.runtime.desk, self.ref.tenant, self.ref.id)
+        if state.delivery is not Delivery.ACKNOWLEDGED or state.execution is Execution.CANCELLED:
+            unsettled(self.ref, state, failed)
+
+
+def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generator[Request, Any, Any]:
+    """Accept a task and make one attempt in this process; its recorded result if it is done; else `Unsettled`."""
+    runtime = app.runtime
+    task, ticket = enqueue(runtime.desk, order)
+    ref: Ref[Any] = Ref(accepted(task, (yield Await(ticket))), order.tenant, app=app)
+    state = state_of(runtime.desk, ref.tenant, ref.id)
+    if state.execution is not Execution.SUCCEEDED:
+        try:
+            ledger = yield from take(runtime, ref, work.retry, wait)
+        except Unsettled:
+            state = state_of(runtime.desk, ref.tenant, ref.id)
+            if state.execution is not Execution.SUCCEEDED:
+                raise
+        else:
+            state = yield from _attempt(runtime, work, ledger, wait)
+    if state.delivery is Delivery.ACKNOWLEDGED and state.execution is Execution.SUCCEEDED:
+        return work.result.decode(state.result)
+    unsettled(ref, state)
+
+
+def _attempt(runtime: Runtime, work: Declared, ledger: Ledger, wait: timedelta) -> Generator[Request, Any, tasks.Task]:
+    session = runtime.session()
+    attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms,
+                      hold_seconds=wait.total_seconds())
+    try:
+        yield from attempts.run(attempt, work)
+    finally:
+        session.held.discard((ledger.tenant, ledger.state.id))
+    return state_of(runtime.desk, ledger.tenant, ledger.state.id)
+
+
+def as_work(attempt: Attempt) -> Work:
+    """The attempt that runs here, as the work it is part of."""
+    work = Work.__new__(Work)
+    work.ref = Ref(attempt.ledger.state.id, attempt.ledger.tenant, app=attempt.runtime.app)
+    work.attempt = attempt.number
+    work._attempt = None
+    return work

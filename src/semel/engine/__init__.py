@@ -1,0 +1,1 @@
+"""Procedures as generators: they yield requests, and know neither colour nor store."""

@@ -1,0 +1,272 @@
+"""One attempt at a task: reconcile what is unknown first, then run the handler, then end in exactly one way."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from semel.engine import recover
+from semel.engine.data import NotRecordable
+from semel.engine.declare import Effect, Work
+from semel.engine.ledger import Ledger
+from semel.engine.perform import Doing, describe, flight
+from semel.engine.requests import Await, Call, Raised, Request, Returned
+from semel.engine.session import Session
+from semel.errors import Misuse, StoreUnavailable, Suspended
+from semel.machine import effects as e
+from semel.machine import keys as k
+from semel.machine import recovery as r
+from semel.machine import tasks
+from semel.model import Code, Delivery, EffectState, Execution, Limits, Refusal
+from semel.store.writer import Signal
+
+if TYPE_CHECKING:
+    from semel.engine.runtime import Runtime
+
+RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How the attempt must end, decided while its code still runs. how: park, block, fail, gone."""
+
+    how: str
+    why: str
+    key: str = ""
+    wait_ms: int = 0
+
+
+class Attempt:
+    """One delivery of a task to this process. `unfenced`: "" or why nothing can stop its code (R4)."""
+
+    def __init__(self, runtime: Runtime, session: Session, ledger: Ledger, *, unfenced: str, limits: Limits | None = None,
+                 timeout_ms: int | None = None, hold_seconds: float = 0.0) -> None:
+        self.runtime, self.session, self.ledger = runtime, session, ledger
+        self.desk, self.clock = runtime.desk, runtime.desk.clock
+        self.number, self.token = ledger.state.attempt, ledger.state.token
+        self.unfenced = unfenced
+        self.limit_effects = limits.effects if limits else None
+        self._hold_until = self.clock.boot() + hold_seconds
+        self.said: dict[str, str] = {}
+        self.doing: dict[str, Doing] = {}
+        self.exit: Exit | None = None
+        self.stopping = False
+        self._flights: dict[str, Signal] = {}
+        self._steps: dict[str, int] = {}
+        self._running = 0
+        self._quiet = Signal()
+        self._lock = threading.Lock()
+        self._until = None if timeout_ms is None else self.clock.boot() + timeout_ms / 1000
+
+    # --- effects in flight ---
+
+    def enter(self, key: str) -> Signal | None:
+        """Take the key, or get what tells when the one who has it is done."""
+        with self._lock:
+            there = self._flights.get(key)
+            if there is None:
+                self._flights[key] = flight()
+                self._running += 1
+            return there
+
+    def leave(self, key: str) -> None:
+        """Done with the key."""
+        with self._lock:
+            done = self._flights.pop(key)
+            self._running -= 1
+            quiet = self._quiet if not self._running else None
+        done.set()
+        if quiet is not None:
+            quiet.set()
+
+    def running(self) -> Signal | None:
+        """What tells when no effect is in flight any more; None: none is."""
+        with self._lock:
+            if not self._running:
+                return None
+            self._quiet = Signal()
+            return self._quiet
+
+    def next_step(self, name: str, args: Any) -> str:
+        """The key of the next step of that name with those arguments."""
+        base = k.step_key(name, args, 0).rsplit(":", 1)[0]
+        with self._lock:
+            nth = self._steps[base] = self._steps.get(base, 0) + 1
+        return f"{base}:{nth}"
+
+    def mine(self, known: e.Effect) -> bool:
+        """Whether this attempt may settle it: its own task's, or a key whose owner is gone (R8)."""
+        if known.key not in self.ledger.keys:
+            return True
+        owner = known.sent[-1].task
+        if owner == self.ledger.state.id:
+            return True
+        row = self.desk.store.task(self.ledger.tenant, owner)
+        return row is None or row.delivery in (Delivery.DEAD_LETTERED, Delivery.ACKNOWLEDGED) or row.execution == Execution.CANCELLED
+
+    def facts(self, known: e.Effect) -> r.Facts:
+        """What this process knows for the ladder."""
+        raw = self.clock.raw_ms()
+        return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known))
+
+    def abandon(self, key: str, token: int) -> None:
+        """R17: the caller is gone before it called. If the intent landed, it is disproved: nothing was sent."""
+
+        def disprove() -> None:
+            known = self.ledger.effect(key)
+            if known is not None and known.sent and known.sent[-1].attempt == self.number and not known.sent[-1].lost:
+                self.ledger.post(e.Disprove(key, known.sent[-1].n, known.sent[-1].token, "never called: its caller was gone"))
+
+        self.ledger.desk.writer.barrier().then(disprove)
+
+    # --- suspending ---
+
+    def look_at_time(self) -> None:
+        """Between effects: whether the attempt may go on."""
+        if self._until is not None and self.clock.boot() > self._until:
+            self._leave(Exit("fail", "the task's timeout was over"))
+
+    def suspend(self, refusal: Refusal, key: str, effect: Effect | None) -> Generator[Request, Any, NoReturn]:
+        """The machine said no, and it is nothing for the agent to read."""
+        if refusal.code in (Code.STALE_TOKEN, Code.FENCED):
+            self._leave(Exit("gone", refusal.message))
+        if effect is not None and effect.scope == "tenant" and refusal.code in (Code.IN_FLIGHT, Code.UNKNOWN_OUTSTANDING):
+            yield from self.ledger.commit(tasks.Join(self.token, key, effect.name))
+        if refusal.code is Code.CANCELLED:
+            yield from self.park("cancelled", key, 0)
+        yield from self.park(refusal.message, key, RETRY_MS)
+
+    def park(self, why: str, key: str, wait_ms: int) -> Generator[Request, Any, NoReturn]:
+        """Give the task back until then."""
+        yield from self._suspended(Exit("park", why, key, wait_ms))
+
+    def block(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
+        """Only a person can help."""
+        yield from self._suspended(Exit("block", why, key))
+
+    def suspend_fenced(self) -> Generator[Request, Any, NoReturn]:
+        """This process may start nothing more."""
+        yield Await(self.ledger.desk.writer.barrier(), 1.0)
+        self._leave(Exit("gone", self.session.fenced or "past the local deadline"))
+
+    def _suspended(self, exit: Exit) -> Generator[Request, Any, NoReturn]:  # noqa: A002
+        """On record, so that the machine refuses what a handler starts that swallowed the exception (R11)."""
+        if not self.ledger.state.suspended:
+            yield from self.ledger.commit(tasks.Suspend(self.token, exit.why, exit.key))
+        self._leave(exit)
+
+    def _leave(self, exit: Exit) -> NoReturn:  # noqa: A002
+        with self._lock:
+            if self.exit is None or exit.how == "gone":
+                self.exit = exit
+        raise Suspended(exit.why)
+
+    def may_hold(self, seconds: float) -> bool:
+        """Whether it may wait in place: a short while, or as long as its caller said that it would wait."""
+        if self.stopping or self.exit is not None or not self.session.alive():
+            return False
+        return seconds <= recover.HOLD_SECONDS or self.clock.boot() + seconds <= self._hold_until
+
+    def look_again(self) -> Generator[Request, Any, None]:
+        """A person may have answered, or another task settled it: read what others wrote."""
+        row = self.desk.store.head(self.ledger.tenant, self.ledger.state.id)
+        if row.seq > self.ledger.head.seq:
+            self.ledger.refresh()
+        for stream in self.ledger.keys.values():
+            stream.refresh(self.desk.store)
+        return
+        yield  # a generator, like the others
+
+    # --- the whole ---
+
+    def reconcile(self) -> Generator[Request, Any, None]:
+        """What is unknown is settled before anything else starts; suspends where it cannot be."""
+        while True:
+            unknown = self._first_unknown()
+            if unknown is None:
+                return
+            if not self.mine(unknown):
+                yield from self.park(f"{unknown.name} of task {unknown.sent[-1].task} is unknown", unknown.key, RETRY_MS)
+            effect = self.runtime.effects.get(unknown.name)
+            if effect is None:
+                yield from self.block(f"effect {unknown.name!r} is unknown to this code; declare it, or name it in formerly=", unknown.key)
+                return
+            yield from recover.climb(self, effect, unknown.key)
+
+    def _first_unknown(self) -> e.Effect | None:
+        state = self.ledger.state
+        for key in [*sorted(state.unknown), *sorted(self.ledger.keys)]:
+            known = self.ledger.effect(key)
+            if known is not None and known.state is EffectState.AMBIGUOUS:
+                return known
+        return None
+
+    def end(self, reply: Returned | Raised, encode: Callable[[Any], Any]) -> Generator[Request, Any, None]:
+        """End the attempt. The machine is asked, never the exception (R11): a swallowed suspension is one all the same."""
+        while (busy := self.running()) is not None:
+            yield Await(busy)
+        yield from self._end(reply, encode)
+
+    def _end(self, reply: Returned | Raised, encode: Callable[[Any], Any]) -> Generator[Request, Any, None]:
+        now, fatal = self.clock.wall_ms(), False
+        if self.exit is not None:
+            yield from self._take_exit(self.exit, now)
+            return
+        if isinstance(reply, Returned):
+            try:
+                decided = yield from self.ledger.commit(tasks.Finish(self.token, encode(reply.value)), guard=self.session.guard)
+            except NotRecordable as error:
+                reply, fatal = Raised(Misuse(f"the task's result cannot be recorded: {error}")), True
+            else:
+                if isinstance(decided, Refusal) and decided.code not in (Code.STALE_TOKEN, Code.FENCED):
+                    yield from self.ledger.commit(tasks.Park(self.token, decided.message, now))
+                return
+        error_of = reply.error
+        if isinstance(error_of, Suspended) or self._first_unknown() is not None:
+            yield from self.ledger.commit(tasks.Park(self.token, describe(error_of), now))
+            return
+        yield from self.ledger.commit(tasks.Fail(self.token, describe(error_of), now, random.random(), fatal))
+
+    def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:  # noqa: A002
+        if exit.how == "park":
+            yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms))
+        elif exit.how == "block":
+            yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key))
+        elif exit.how == "fail":
+            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random()))
+
+
+def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
+    """Before the handler: reconcile, and end what was told to end. True: the handler may run."""
+    try:
+        yield from attempt.reconcile()
+    except Suspended:
+        yield from attempt._end(Raised(Suspended()), lambda value: value)
+        return False
+    if attempt.ledger.state.ending:
+        yield from attempt.ledger.commit(tasks.Conclude(attempt.token))
+        return False
+    return True
+
+
+def run(attempt: Attempt, work: Work) -> Generator[Request, Any, None]:
+    """A whole attempt at a declared task."""
+    if not (yield from prepare(attempt)):
+        return
+    try:
+        values = work.parameters.decode(attempt.ledger.state.args)
+    except NotRecordable as error:
+        attempt.exit = Exit("block", f"the code has changed: {error}")
+        reply: Returned | Raised = Raised(Suspended())
+    else:
+        answer = yield Call(attempt.runtime.handling(work.fn, attempt), work.is_async, (), values, inline=True)
+        assert isinstance(answer, Returned | Raised)
+        reply = answer
+    try:
+        yield from attempt.end(reply, work.result.encode)
+    except StoreUnavailable:
+        if attempt.session.alive():
+            raise

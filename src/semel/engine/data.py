@@ -1,0 +1,178 @@
+"""Arguments and results are data (R10): validated by their annotations, recorded as JSON, decoded again as the type."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
+
+from semel.errors import Misuse
+from semel.model import Json, Submission
+
+SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
+_PLAIN = (str, int, bool)
+
+
+class NotRecordable(Exception):
+    """A value that cannot be recorded; the message says why."""
+
+
+def hints_of(fn: Callable[..., Any], what: str) -> dict[str, Any]:
+    """The annotations of `fn`, resolved. Raises `Misuse` if one names what does not exist yet."""
+    try:
+        return typing.get_type_hints(fn, include_extras=True)
+    except Exception as error:
+        raise Misuse(f"{what}: an annotation of {fn.__qualname__} cannot be resolved ({error}); "
+                     f"define or import the type above the function, at module level") from error
+
+
+class Value:
+    """One annotated value: validate, encode, decode."""
+
+    def __init__(self, annotation: Any, what: str) -> None:
+        self.annotation = annotation
+        self.plain = annotation if annotation in _PLAIN else None
+        try:
+            self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+        except (PydanticSchemaGenerationError, PydanticUserError) as error:
+            raise Misuse(f"{what} is annotated {_name(annotation)}, which is not data that semel can record and hand to another "
+                         f"process; take plain data (str, int, a pydantic model, a dataclass) and get clients from the module") from error
+
+    def validate(self, value: Any) -> Any:
+        """The value as its type. Raises pydantic's ValidationError."""
+        if self.plain is not None and type(value) is self.plain:
+            return value
+        return self._adapter.validate_python(value)
+
+    def encode(self, value: Any) -> Json:
+        """The value as JSON data. Raises `NotRecordable`."""
+        if self.plain is not None and type(value) is self.plain:
+            return value
+        try:
+            with_type = self._adapter.validate_python(value)
+            return self._adapter.dump_python(with_type, mode="json", warnings="error")
+        except ValidationError as error:
+            raise NotRecordable(first_line(error)) from error
+        except (PydanticSerializationError, ValueError, TypeError) as error:
+            raise NotRecordable(str(error)) from error
+
+    def decode(self, data: Json) -> Any:
+        """The value that JSON data stands for. Raises pydantic's ValidationError."""
+        return data if self.plain is not None and type(data) is self.plain else self._adapter.validate_python(data)
+
+
+def _name(annotation: Any) -> str:
+    return getattr(annotation, "__name__", None) or str(annotation)
+
+
+def first_line(error: ValidationError) -> str:
+    """A validation error in one line, without the input (which may be secret)."""
+    found = error.errors(include_input=False, include_url=False)[0]
+    where = ".".join(str(part) for part in found["loc"])
+    return f"{where}: {found['msg']}" if where else str(found["msg"])
+
+
+def check_size(data: Json, what: str) -> str:
+    """The JSON text of `data`. Raises `NotRecordable` when it is over the limit, or is no JSON (NaN)."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        size = len(text.encode())
+    except (ValueError, TypeError, UnicodeEncodeError) as error:
+        raise NotRecordable(f"{what} is not JSON: {error}") from error
+    if size > SIZE_LIMIT:
+        raise NotRecordable(f"{what} is {size} bytes of JSON, over the limit of {SIZE_LIMIT}: record a reference to it instead")
+    return text
+
+
+class Parameters:
+    """A function's parameters as data. first: how many leading ones are not (the submission)."""
+
+    def __init__(self, fn: Callable[..., Any], what: str, *, first: int) -> None:
+        self.what = what
+        hints = hints_of(fn, what)
+        full = inspect.signature(fn)
+        kept = list(full.parameters.values())[first:]
+        for parameter in kept:
+            self._check(parameter, hints)
+        kept = [p.replace(annotation=hints[p.name]) for p in kept]
+        self.signature = inspect.Signature(kept, return_annotation=hints.get("return", inspect.Signature.empty))
+        self.values = {p.name: Value(hints[p.name], f"{what}: parameter {p.name!r}") for p in kept}
+
+    def _check(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            raise Misuse(f"{self.what}: *{parameter.name} cannot be recorded by name; name each parameter")
+        if parameter.name not in hints:
+            raise Misuse(f"{self.what}: parameter {parameter.name!r} has no annotation; write {parameter.name}: str")
+        if hints[parameter.name] is Submission:
+            raise Misuse(f"{self.what}: the submission must be the first parameter, not {parameter.name!r}")
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The values by name, defaults included, each as its type. Raises `Misuse` that names the field."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Misuse(f"{self.what}: {error}; its parameters are {self.signature}") from None
+        bound.apply_defaults()
+        values = {}
+        for name, value in bound.arguments.items():
+            try:
+                values[name] = self.values[name].validate(value)
+            except ValidationError as error:
+                raise Misuse(f"{self.what}: {name} is not a {_name(self.values[name].annotation)}: {first_line(error)}") from None
+        return values
+
+    def encode(self, values: Mapping[str, Any]) -> dict[str, Json]:
+        """JSON data by name. Raises `Misuse` that names the field."""
+        data: dict[str, Json] = {}
+        for name, value in values.items():
+            try:
+                data[name] = self.values[name].encode(value)
+            except NotRecordable as error:
+                raise Misuse(f"{self.what}: {name} cannot be recorded: {error}; pass plain data") from None
+        try:
+            check_size(data, "the arguments")
+        except NotRecordable as error:
+            raise Misuse(f"{self.what}: {error}") from None
+        return data
+
+    def decode(self, data: Mapping[str, Json]) -> dict[str, Any]:
+        """Values by name, from the record. Raises `NotRecordable` when the code has changed so that it cannot read it."""
+        values = {}
+        for name, value in self.values.items():
+            if name in data:
+                try:
+                    values[name] = value.decode(data[name])
+                except ValidationError as error:
+                    raise NotRecordable(f"{self.what}: the recorded {name} no longer fits: {first_line(error)}") from None
+            elif self.signature.parameters[name].default is inspect.Parameter.empty:
+                raise NotRecordable(f"{self.what}: nothing is on record for the parameter {name!r}")
+        return values
+
+
+class Result:
+    """A function's result as data."""
+
+    def __init__(self, fn: Callable[..., Any], what: str) -> None:
+        hints = hints_of(fn, what)
+        if "return" not in hints:
+            raise Misuse(f"{what}: its result has no annotation, and is recorded; write -> str (or -> None)")
+        self._value = Value(hints["return"], f"{what}: its result")
+
+    def encode(self, value: Any) -> Json:
+        """JSON data. Raises `NotRecordable`."""
+        data = self._value.encode(value)
+        if not isinstance(data, int | None):
+            check_size(data, "the result")
+        return data
+
+    def decode(self, data: Json) -> Any:
+        """The result as its type. Raises `NotRecordable` when the code has changed so that it cannot read it."""
+        try:
+            return self._value.decode(data)
+        except ValidationError as error:
+            raise NotRecordable(f"the recorded result no longer fits its annotation: {first_line(error)}") from None

@@ -1,0 +1,225 @@
+"""What the decorators declare, checked at import: a mistake is a `Misuse` where it is written, not where it would hurt."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Generic, Literal, TypeVar
+
+from semel.engine.data import Parameters, Result, hints_of
+from semel.errors import Misuse
+from semel.machine.recovery import Rung
+from semel.model import Ask, Atomic, Limits, Lookup, Recovery, Repeat, Resend, Retry, Submission
+
+D = TypeVar("D", "Effect", "Step", "Work")
+
+
+def milliseconds(duration: timedelta) -> int:
+    """A duration in whole milliseconds, rounded up."""
+    return -(-duration // timedelta(milliseconds=1))
+
+
+def is_async(fn: Callable[..., Any]) -> bool:
+    """Whether calling `fn` gives a coroutine."""
+    return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
+
+
+@dataclass(frozen=True)
+class Looked:
+    """A lookup: its function, and which of the effect's parameters it names."""
+
+    fn: Callable[..., Any]
+    is_async: bool
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A declared effect. timeout_ms: of one submission."""
+
+    name: str
+    fn: Callable[..., Any]
+    is_async: bool
+    parameters: Parameters
+    result: Result
+    intent: tuple[str, ...]
+    material: tuple[str, ...]
+    rungs: tuple[Rung, ...]
+    lookups: dict[int, Looked]
+    scope: Literal["task", "tenant"]
+    not_done: tuple[type[Exception], ...]
+    tries: int
+    timeout_ms: int
+    per_task: int | None
+    formerly: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A declared step."""
+
+    name: str
+    fn: Callable[..., Any]
+    is_async: bool
+    parameters: Parameters
+    result: Result
+    formerly: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Work:
+    """A declared task. timeout_ms: looked at between its effects."""
+
+    name: str
+    fn: Callable[..., Any]
+    is_async: bool
+    parameters: Parameters
+    result: Result
+    intent: tuple[str, ...] | None
+    queue: str
+    retry: Retry
+    limits: Limits
+    timeout_ms: int | None
+    formerly: tuple[str, ...]
+
+
+def names_of(value: object, field: str, what: str, known: Parameters) -> tuple[str, ...]:
+    """A tuple of parameter names, checked."""
+    if isinstance(value, str) or not isinstance(value, tuple | list) or not all(isinstance(v, str) for v in value):
+        raise Misuse(f"{what}: {field} must be a tuple of parameter names, not {value!r}; write {field}=({value!r},)"
+                     if isinstance(value, str) else f"{what}: {field} must be a tuple of parameter names, not {value!r}")
+    for name in value:
+        if name not in known.values:
+            raise Misuse(f"{what}: {field} names {name!r}, which is no parameter of it; it has {', '.join(known.values) or 'none'}")
+    return tuple(value)
+
+
+def submission_first(fn: Callable[..., Any], what: str) -> None:
+    """Raise `Misuse` unless the first parameter is annotated as a Submission."""
+    first = next(iter(inspect.signature(fn).parameters.values()), None)
+    if first is None or hints_of(fn, what).get(first.name) is not Submission:
+        shown = f"{first.name!r}" if first else "none"
+        raise Misuse(f"{what}: its first parameter must be a semel.Submission, and is {shown}; "
+                     f"write def {fn.__name__}(submission: semel.Submission, ...)")
+
+
+def effect(
+    fn: Callable[..., Any], *, intent: tuple[str, ...], material: tuple[str, ...], recovery: Recovery | list[Recovery],
+    scope: Literal["task", "tenant"], not_done: tuple[type[Exception], ...], tries: int, timeout: timedelta,
+    per_task: int | None, name: str | None, formerly: tuple[str, ...],
+) -> Effect:
+    """The declaration of an effect. Raises `Misuse`."""
+    what = f"effect {name or getattr(fn, '__name__', fn)}"
+    if not callable(fn):
+        raise Misuse(f"{what} is not a function")
+    submission_first(fn, what)
+    parameters = Parameters(fn, what, first=1)
+    if scope not in ("task", "tenant"):
+        raise Misuse(f"{what}: scope is {scope!r}; write scope='task' or scope='tenant'")
+    if tries < 1:
+        raise Misuse(f"{what}: tries={tries} never submits it; write 1 or more")
+    if milliseconds(timeout) <= 0:
+        raise Misuse(f"{what}: timeout is {timeout}; every effect has a timeout above zero")
+    rungs, lookups = ladder(recovery, what, parameters)
+    return Effect(
+        name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what), names_of(intent, "intent", what, parameters),
+        names_of(material, "material", what, parameters), rungs, lookups, scope, exceptions(not_done, what), tries,
+        milliseconds(timeout), per_task, tuple(formerly),
+    )  # fmt: skip
+
+
+def exceptions(not_done: object, what: str) -> tuple[type[Exception], ...]:
+    """The declared exceptions that prove that nothing happened."""
+    if not isinstance(not_done, tuple) or not all(isinstance(t, type) and issubclass(t, Exception) for t in not_done):
+        raise Misuse(f"{what}: not_done must be a tuple of exception types, not {not_done!r}; write not_done=(ConnectionRefusedError,)")
+    for kind in not_done:
+        if issubclass(TimeoutError, kind) or issubclass(ConnectionResetError, kind):
+            raise Misuse(f"{what}: not_done={kind.__name__} would take a timeout or a cut connection for proof that nothing "
+                         f"happened; name only what is raised before the first byte is sent, as ConnectionRefusedError")
+    return not_done
+
+
+def ladder(recovery: Recovery | list[Recovery], what: str, parameters: Parameters) -> tuple[tuple[Rung, ...], dict[int, Looked]]:
+    """The rungs, a person last, and the lookups by the index of their rung."""
+    declared = list(recovery) if isinstance(recovery, list | tuple) else [recovery]
+    if not any(isinstance(r, Ask) for r in declared):
+        declared.append(Ask())
+    rungs, lookups = [], {}
+    for index, rung in enumerate(declared):
+        if isinstance(rung, Lookup):
+            lookups[index] = looked(rung, what, parameters)
+            rungs.append(Rung("lookup", settle_ms=milliseconds(rung.settle)))
+        elif isinstance(rung, Resend):
+            rungs.append(Rung("resend", None if rung.within is None else milliseconds(rung.within)))
+        elif isinstance(rung, Ask):
+            rungs.append(Rung("ask", settle_ms=milliseconds(rung.settle)))
+        elif isinstance(rung, Repeat):
+            rungs.append(Rung("repeat"))
+        elif isinstance(rung, Atomic):
+            raise Misuse(f"{what}: Atomic() writes in a PostgreSQL ledger, which this version of semel does not have yet; "
+                         f"write through a Resend(within=None) or a Lookup instead")
+        else:
+            raise Misuse(f"{what}: {rung!r} is no recovery; write recovery=semel.Ask()")
+    return tuple(rungs), lookups
+
+
+def looked(lookup: Lookup, what: str, parameters: Parameters) -> Looked:
+    """A lookup, its parameters checked against the effect's."""
+    fn = lookup.fn
+    name = getattr(fn, "__name__", repr(fn))
+    submission_first(fn, f"{what}: lookup {name}")
+    names = [p.name for p in list(inspect.signature(fn).parameters.values())[1:]]
+    for wanted in names:
+        if wanted not in parameters.values:
+            raise Misuse(f"{what}: lookup {name} asks for {wanted!r}, which is no parameter of the effect; "
+                         f"it may ask for {', '.join(parameters.values)}")
+    return Looked(fn, is_async(fn), tuple(names))
+
+
+def step(fn: Callable[..., Any], *, name: str | None) -> Step:
+    """The declaration of a step. Raises `Misuse`."""
+    what = f"step {name or getattr(fn, '__name__', fn)}"
+    return Step(name or fn.__name__, fn, is_async(fn), Parameters(fn, what, first=0), Result(fn, what))
+
+
+def task(
+    fn: Callable[..., Any], *, intent: tuple[str, ...] | None, queue: str, retry: Retry, limits: Limits,
+    timeout: timedelta | None, name: str | None, formerly: tuple[str, ...],
+) -> Work:
+    """The declaration of a task. Raises `Misuse`."""
+    what = f"task {name or getattr(fn, '__name__', fn)}"
+    parameters = Parameters(fn, what, first=0)
+    if not queue:
+        raise Misuse(f"{what}: queue is empty; write queue='default'")
+    return Work(
+        name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what),
+        None if intent is None else names_of(intent, "intent", what, parameters), queue, retry, limits,
+        None if timeout is None else milliseconds(timeout), tuple(formerly),
+    )  # fmt: skip
+
+
+class Registry(Generic[D]):
+    """Declarations by name, old names included."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._known: dict[str, D] = {}
+
+    def add(self, declared: D) -> None:
+        """Raises `Misuse` for a second of one name."""
+        for name in (declared.name, *declared.formerly):
+            other = self._known.get(name)
+            if other is not None and (other.fn.__module__, other.fn.__qualname__) != (declared.fn.__module__, declared.fn.__qualname__):
+                raise Misuse(f"two {self._what}s are called {name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
+                             f"{declared.fn.__module__}.{declared.fn.__qualname__}; give one a name of its own: name='...'")
+            self._known[name] = declared
+
+    def get(self, name: str) -> D | None:
+        """The declaration of that name, if there is one."""
+        return self._known.get(name)
+
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return tuple(sorted(self._known))

@@ -1,0 +1,262 @@
+"""A task's streams, held by one attempt (or one decision): decided in memory, landed in order by the writer.
+
+The state here is ahead of the store by what is queued. If a rival was faster, all that was queued behind is refused too
+(its hashes follow a row that never came to be), the stream is read again, and the commands are decided again (R5).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from semel.engine.clock import Clock
+from semel.engine.requests import Await, Request
+from semel.errors import StoreUnavailable
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.machine import projection, tasks
+from semel.model import Code, Refusal
+from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stale, Store
+from semel.store.writer import Ticket, Writer
+
+START = Head(0, j.GENESIS)
+MAX_REDECIDED = 1000
+
+
+def change_id() -> str:
+    """A random id for one change."""
+    return os.urandom(8).hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What every decision needs at hand: the store, its writer, the clock."""
+
+    store: Store
+    writer: Writer
+    clock: Clock
+
+
+@dataclass(slots=True)
+class Proposal:
+    """A decision on its way: `ticket` is None if it changes nothing."""
+
+    decision: e.Decision
+    ticket: Ticket | None
+    generation: int
+
+
+def part_of_task(tenant: str, before: tasks.Task | None, head: Head, events: tuple[j.Happened, ...], *, actor: str, token: int,
+                 at: int, id: str) -> tuple[Part, tasks.Task, Head]:  # noqa: A002 - as in the journal
+    """A task's share of a change, and where it leaves the task."""
+    after = before or tasks.Task()
+    stream = after.id or next(event.task for event in events if isinstance(event, j.Enqueued))
+    rows = j.seal(events, tenant=tenant, stream=stream, seq=head.seq, previous=head.hash, actor=actor, token=token, at=at, id=id)
+    for event in events:
+        after = tasks.apply(after, event, at)
+    keys = [event.key for event in events if isinstance(event, j.OfEffect)]
+    tables = projection.of_task(tenant, before, after, keys)
+    return Part(tenant, stream, head, rows, tables), after, Head(rows[-1].seq, rows[-1].hash) if rows else head
+
+
+class KeyStream:
+    """A tenant-scoped key's stream (R8)."""
+
+    def __init__(self, tenant: str, key: str) -> None:
+        self.tenant, self.name = tenant, key
+        self.state = tasks.Key()
+        self.head = START
+        self.pending = 0
+
+    def refresh(self, store: Store) -> None:
+        """Read what has come since. Not while something of ours is under way: it will land or be refused first."""
+        if self.pending == 0:
+            rows = store.rows(self.tenant, self.name, self.head.seq)
+            self.state = tasks.fold_key(rows, self.state)
+            if rows:
+                self.head = Head(rows[-1].seq, rows[-1].hash)
+
+    def reload(self, store: Store) -> None:
+        """Read it all again."""
+        self.state, self.head = tasks.Key(), START
+        rows = store.rows(self.tenant, self.name)
+        self.state = tasks.fold_key(rows)
+        if rows:
+            self.head = Head(rows[-1].seq, rows[-1].hash)
+
+    def part(self, events: tuple[j.Happened, ...], *, actor: str, at: int, id: str) -> Part:  # noqa: A002
+        """Its share of a change; the stream moves on."""
+        before, head = self.state, self.head
+        token = max([before.token, *(ev.token for ev in events if isinstance(ev, j.Intended))])
+        rows = j.seal(events, tenant=self.tenant, stream=self.name, seq=head.seq, previous=head.hash, actor=actor, token=token,
+                      at=at, id=id)
+        for event in events:
+            self.state = tasks.apply_key(self.state, event, at)
+        self.head = Head(rows[-1].seq, rows[-1].hash)
+        return Part(self.tenant, self.name, head, rows, projection.of_key(self.tenant, self.name, before, self.state))
+
+
+class Ledger:
+    """One task's stream, and those of the tenant-scoped keys that it has joined."""
+
+    def __init__(self, desk: Desk, tenant: str, state: tasks.Task, head: Head, actor: str) -> None:
+        self.desk, self.tenant, self.actor = desk, tenant, actor
+        self.state, self.head = state, head
+        self.keys: dict[str, KeyStream] = {}
+        self.lock = threading.RLock()
+        self.generation = 0
+        for key in state.joined:
+            self.key_stream(key)
+
+    @classmethod
+    def read(cls, desk: Desk, tenant: str, task: str, actor: str) -> Ledger | None:
+        """The ledger of a task on record, or None."""
+        rows = desk.store.rows(tenant, task)
+        if not rows:
+            return None
+        return cls(desk, tenant, tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash), actor)
+
+    def key_stream(self, key: str) -> KeyStream:
+        """The stream of a tenant-scoped key, as this ledger knows it."""
+        stream = self.keys.get(key)
+        if stream is None:
+            stream = self.keys[key] = KeyStream(self.tenant, key)
+            stream.refresh(self.desk.store)
+        return stream
+
+    def shared(self) -> dict[str, tasks.Key]:
+        """The state of each joined key."""
+        return {key: self.keys[key].state for key in self.state.joined if key in self.keys}
+
+    def effect(self, key: str) -> e.Effect | None:
+        """An effect of the task, or of a key that it has joined."""
+        if key in self.keys:
+            return self.keys[key].state.effect
+        return self.state.effects.get(key)
+
+    # --- proposing ---
+
+    def propose(self, command: tasks.Command, *, guard: Guard | None = None, scope: str = "task",
+                waited_for: bool = True) -> Proposal | Refusal:
+        """Decide on what is known here, and queue the change. Does not wait."""
+        with self.lock:
+            if isinstance(command, e.EffectCommand) and (scope == "tenant" or command.key in self.keys):
+                return self._propose_shared(command, guard, waited_for)
+            decided = tasks.decide(self.state, command, self.shared())
+            if isinstance(decided, Refusal):
+                return decided
+            more = self._ended_shared(command)
+            return self._queue(decided, decided.events, more, guard, self._checks(command), waited_for)
+
+    def _propose_shared(self, command: e.EffectCommand, guard: Guard | None, waited_for: bool) -> Proposal | Refusal:
+        stream = self.key_stream(command.key)
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer):
+            stream.refresh(self.desk.store)
+        decided = tasks.decide_shared(stream.state, self.state, command, self.shared(), guard.epoch if guard else 0)
+        if isinstance(decided, Refusal):
+            return decided
+        mine, decision = decided
+        checks = self._checks(command)
+        if isinstance(command, e.Intend | e.Settle | e.Credit) and not mine:
+            checks = (*checks, (self.tenant, self.state.id, self.head.seq))  # still ours, or the key's change must not land
+        return self._queue(decision, mine, {command.key: decision.events}, guard, checks, waited_for)
+
+    def _checks(self, command: tasks.Command) -> tuple[tuple[str, str, int], ...]:
+        """R8: an intend, and a finish, hold only while the joined keys stand where they stood."""
+        if not isinstance(command, e.Intend | tasks.Finish):
+            return ()
+        return tuple((self.tenant, key, stream.head.seq) for key, stream in sorted(self.keys.items())
+                     if key in self.state.joined and key != getattr(command, "key", ""))
+
+    def _ended_shared(self, command: tasks.Command) -> dict[str, tuple[j.Happened, ...]]:
+        """R2 for joined keys: the end of the attempt loses its submissions in the same change."""
+        if not isinstance(command, tasks.Fail | tasks.Park | tasks.Block | tasks.LoseLease):
+            return {}
+        gone = command if isinstance(command, tasks.LoseLease) else None
+        why = f"session fenced ({gone.proof})" if gone else "the attempt ended"
+        return {
+            key: tasks.lose_shared(stream.state, self.state.id, self.state.attempt, why, fenced=gone is not None,
+                                   dead=gone is not None and gone.proof == "dead")
+            for key, stream in self.keys.items()
+        }  # fmt: skip
+
+    def _queue(self, decision: e.Decision, events: tuple[j.Happened, ...], more: dict[str, tuple[j.Happened, ...]],
+               guard: Guard | None, checks: tuple[tuple[str, str, int], ...], waited_for: bool) -> Proposal:
+        changed = {key: told for key, told in more.items() if told}
+        if not events and not changed:
+            return Proposal(decision, None, self.generation)
+        identity, at = change_id(), self.desk.clock.wall_ms()
+        parts: list[Part] = []
+        if events:
+            token = max([self.state.token, *(ev.token for ev in events if isinstance(ev, j.Claimed))])
+            part, self.state, self.head = part_of_task(self.tenant, self.state, self.head, events, actor=self.actor, token=token,
+                                                       at=at, id=identity)
+            parts.append(part)
+        for key in sorted(changed):
+            self.keys[key].pending += 1
+            parts.append(self.keys[key].part(changed[key], actor=self.actor, at=at, id=identity))
+        for event in events:
+            if isinstance(event, j.Joined):
+                self.key_stream(event.key)
+        ticket = self.desk.writer.submit(Change(identity, tuple(parts), guard, checks), waited_for=waited_for)
+        if changed:
+            ticket.then(lambda: self._settled(tuple(changed)))
+        return Proposal(decision, ticket, self.generation)
+
+    def _settled(self, keys: Iterable[str]) -> None:
+        with self.lock:
+            for key in keys:
+                self.keys[key].pending -= 1
+
+    # --- landing ---
+
+    def refresh(self, generation: int | None = None) -> None:
+        """Read the streams again, once for all that failed in one generation."""
+        with self.lock:
+            if generation is not None and generation != self.generation:
+                return
+            self.generation += 1
+            rows = self.desk.store.rows(self.tenant, self.state.id)
+            self.state, self.head = tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash)
+            for key in self.state.joined | self.keys.keys():
+                self.key_stream(key).reload(self.desk.store)
+
+    def commit(self, command: tasks.Command, *, guard: Callable[[], Guard] | None = None, scope: str = "task") -> (
+            Generator[Request, Any, e.Decision | Refusal]):
+        """Decide, and wait until it is durable; decided again whenever a rival was faster. Raises `StoreUnavailable`."""
+        for _ in range(MAX_REDECIDED):
+            proposed = self.propose(command, guard=guard() if guard else None, scope=scope)
+            if isinstance(proposed, Refusal) or proposed.ticket is None:
+                return proposed if isinstance(proposed, Refusal) else proposed.decision
+            outcome = yield Await(proposed.ticket)
+            if isinstance(outcome, Landed):
+                return proposed.decision
+            self.refresh(proposed.generation)
+            if isinstance(outcome, Fenced):
+                return Refusal(Code.FENCED, outcome.why)
+            if isinstance(outcome, StoreUnavailable):
+                raise outcome
+        raise StoreUnavailable(f"task {self.state.id} is written by others without end")
+
+    def post(self, command: tasks.Command, *, after: Callable[[], None] | None = None) -> None:
+        """Decide, queue, and do not wait (R6): an outcome. Decided again if a rival was faster; a refusal ends it."""
+        proposed = self.propose(command, waited_for=False)
+        if isinstance(proposed, Refusal) or proposed.ticket is None:
+            if after:
+                after()
+            return
+
+        def landed() -> None:
+            if isinstance(proposed.ticket.value, Stale):  # type: ignore[union-attr]
+                try:
+                    self.refresh(proposed.generation)
+                    self.post(command, after=after)
+                except StoreUnavailable:
+                    return  # the outcome is not on record: the effect becomes ambiguous, and is looked into
+            elif after:
+                after()
+
+        proposed.ticket.then(landed)

@@ -1,0 +1,256 @@
+"""Performing an effect: derive the key, intend (durable), arm and check, call, record; and climb the ladder if need be.
+
+The order is the promise: nothing is called before its intent is durable, nothing that may have happened is called not
+done, and whatever cannot be settled here suspends the attempt.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from semel.engine import recover
+from semel.engine.data import NotRecordable
+from semel.engine.declare import Effect
+from semel.engine.requests import Await, Call, Raised, Request, Returned, Sleep, TimedOut
+from semel.errors import AlreadyDone, Misuse, NotDone, Refused
+from semel.machine import effects as e
+from semel.machine import keys, tasks
+from semel.model import READABLE, Json, Refusal, Submission
+from semel.store.writer import Signal
+
+if TYPE_CHECKING:
+    from semel.engine.attempt import Attempt
+
+RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """One call of an effect: the values, their record, and what follows from them."""
+
+    effect: Effect
+    values: dict[str, Any]
+    args: dict[str, Json]
+    key: str
+    digest: str
+    material: str
+    occurrence: str
+    generation: int = 0
+
+
+@dataclass(slots=True)
+class Doing:
+    """A submission under way in this process: waiting until its intent is durable, calling, or ended (R17)."""
+
+    key: str
+    n: int
+    token: int
+    began: float
+    seconds: float
+    _state: str = "waiting"
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def move(self, before: str, after: str) -> bool:
+        """One atomic move, so that caller and sweep cannot both take it."""
+        with self._lock:
+            if self._state != before:
+                return False
+            self._state = after
+            return True
+
+
+def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict[str, Any], occurrence: str = "") -> Called:
+    """The call as data, and its key. Raises `Misuse` that names the field; nothing has happened then."""
+    values = effect.parameters.bind(args, kwargs)
+    data = effect.parameters.encode(values)
+    for name in effect.intent:
+        keys.check_intent(data[name], f"{effect.name}: intent {name}")
+    state = attempt.ledger.state
+    scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
+    key = keys.effect_key(attempt.desk.store.info.application, attempt.ledger.tenant, scope, effect.name,
+                          {name: data[name] for name in effect.intent}, occurrence, 0)
+    material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
+    return Called(effect, values, data, key, keys.digest(data), material, occurrence)
+
+
+def perform(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
+    """The effect's result, live (decoded, as its type). Raises what the effect may raise, or suspends."""
+    while True:
+        flight = attempt.enter(call.key)
+        if flight is None:
+            break
+        yield Await(flight)  # R9: in flight in this attempt: join it, then be judged as recorded
+    try:
+        return (yield from _alone(attempt, call))
+    finally:
+        attempt.leave(call.key)
+
+
+def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
+    tried = 0
+    while True:
+        attempt.look_at_time()
+        decided = yield from _intend(attempt, call)
+        if decided.recorded is not None:
+            return recorded(attempt, call.effect, decided.recorded)
+        doing = attempt.doing[call.key]
+        reply = yield from submit(attempt, call.effect, doing, call.values)
+        if isinstance(reply, Done):
+            return reply.value
+        if isinstance(reply, Clean):
+            tried += 1
+            now = attempt.ledger.effect(call.key)
+            if now is not None and not now.open:
+                if not reply.retry or tried >= call.effect.tries:
+                    raise reply.error
+                yield Sleep(RETRY_SECONDS * 2 ** (tried - 1))
+                continue
+        yield from recover.climb(attempt, call.effect, call.key)
+
+
+def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decision]:
+    """Until the intent is durable, or the record is the answer."""
+    effect = call.effect
+    while True:
+        said = attempt.said.get(call.key)
+        decided = yield from open_submission(attempt, effect, call.key, e.Intend(
+            call.key, effect.name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number, attempt.token,
+            attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs), effect.timeout_ms,
+            attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
+        ))  # fmt: skip
+        if not isinstance(decided, Refusal):
+            attempt.said[call.key] = call.digest
+            return decided
+        if decided.code in READABLE:
+            attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.name, decided.code, call.args))
+            result = decided.result
+            if result is not None:
+                result = effect.result.decode(result)
+            raise Refused(decided.code, decided.message, result)
+        known = attempt.ledger.effect(call.key)
+        if known is not None and known.state == "ambiguous" and attempt.mine(known) and not attempt.ledger.state.suspended:
+            yield from recover.climb(attempt, effect, call.key)
+            continue
+        yield from attempt.suspend(decided, call.key, effect)
+
+
+def open_submission(attempt: Attempt, effect: Effect, key: str, intend: e.Intend, cap_ms: int | None = None) -> (
+        Generator[Request, Any, e.Decision | Refusal]):
+    """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
+    seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
+    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds)
+    attempt.doing[key] = doing
+    settled = False
+    try:
+        decided = yield from attempt.ledger.commit(intend, guard=attempt.session.guard, scope=effect.scope)
+        settled = True
+    finally:
+        if not settled and doing.move("waiting", "abandoned"):
+            attempt.abandon(key, attempt.token)
+    if not isinstance(decided, Refusal) and decided.recorded is None:
+        opened = attempt.ledger.effect(key)
+        assert opened is not None
+        mine = opened.sent[-1]
+        doing.n, doing.token = mine.n, mine.token
+    return decided
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """It happened, and is queued to be recorded."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """This submission did nothing, with proof."""
+
+    error: BaseException
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can say."""
+
+
+def submit(attempt: Attempt, effect: Effect, doing: Doing, values: dict[str, Any]) -> Generator[Request, Any, Done | Clean | Unknown]:
+    """Arm, check, call; then record what came of it. The intent is durable already."""
+    runtime = attempt.runtime
+    code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
+    if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
+        code.ended()
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced"))
+        yield from attempt.suspend_fenced()
+    submission = Submission(
+        key=doing.key, token=doing.token, tenant=attempt.ledger.tenant, task_id=attempt.ledger.state.id, attempt=attempt.number,
+        number=doing.n, deadline=attempt.clock.boot() + doing.seconds, now=attempt.clock.boot,
+    )
+
+    def late(outcome: Returned | Raised) -> None:
+        """What outlived its timeout has ended: evidence (R2), and the sender is quiet (R4)."""
+        code.ended()
+        attempt.ledger.post(_outcome(effect, doing, outcome)[0])
+
+    reply = yield Call(runtime.guarded(effect.fn, attempt, doing), effect.is_async, (submission,), values, doing.seconds, late)
+    if isinstance(reply, TimedOut):
+        attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", ended=False))
+        return Unknown()
+    code.ended()
+    command, answer = _outcome(effect, doing, reply)
+    attempt.ledger.post(command)
+    if isinstance(command, e.Confirm) and command.unrecorded:
+        raise Misuse(f"effect {effect.name} happened and is confirmed, but its result cannot be recorded: {command.unrecorded}")
+    return answer
+
+
+def _outcome(effect: Effect, doing: Doing, reply: Returned | Raised) -> tuple[e.Confirm | e.Disprove | e.Lose, Done | Clean | Unknown]:
+    """What a reply proves. Anything that proves nothing is a loss, BaseException included."""
+    key, n, token = doing.key, doing.n, doing.token
+    if isinstance(reply, Returned):
+        return _confirm(effect, key, n, token, reply.value, e.RETURNED)
+    error = reply.error
+    if isinstance(error, AlreadyDone):
+        return _confirm(effect, key, n, token, error.result, "already_done")
+    if isinstance(error, NotDone):
+        return e.Disprove(key, n, token, error.reason, not error.retry, error.detail or None), Clean(error, error.retry)
+    if effect.not_done and isinstance(error, effect.not_done):
+        return e.Disprove(key, n, token, describe(error)), Clean(error, True)
+    return e.Lose(key, n, token, describe(error), ended=True), Unknown()
+
+
+def _confirm(effect: Effect, key: str, n: int, token: int, value: Any, how: str) -> tuple[e.Confirm, Done]:
+    """R10: what happened is confirmed even if its result cannot be recorded."""
+    try:
+        data = effect.result.encode(value)
+        return e.Confirm(key, n, token, data, how=how), Done(effect.result.decode(data))
+    except NotRecordable as error:
+        return e.Confirm(key, n, token, unrecorded=str(error), how=how), Done(value)
+
+
+def describe(error: BaseException) -> str:
+    """An error as a record: its type and the first of its words; tracebacks and values stay out."""
+    return f"{type(error).__name__}: {error}"[:300]
+
+
+def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:
+    """The recorded outcome of an effect, as its type, or raised again."""
+    if known.unrecorded:
+        raise Misuse(f"effect {effect.name} ({known.key}) happened, but its result was not recorded: {known.unrecorded}; "
+                     f"look it up at the provider by its key")
+    if known.declined is not None and not known.confirmed:
+        raise NotDone(known.declined.reason, retry=False, detail=known.declined.detail)
+    try:
+        return effect.result.decode(known.result)
+    except NotRecordable as error:
+        raise Misuse(f"effect {effect.name} ({known.key}) is on record, but {error}; give the new result a default, or the effect "
+                     f"a new name") from error
+
+
+def flight() -> Signal:
+    """One effect in flight in this attempt."""
+    return Signal()

@@ -1,0 +1,120 @@
+"""Accepting tasks and claiming them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import uuid_utils
+
+from semel.engine.declare import Registry, Work
+from semel.engine.ledger import START, Desk, change_id, part_of_task
+from semel.engine.session import Session
+from semel.errors import Misuse
+from semel.machine import journal as j
+from semel.machine import tasks
+from semel.machine.journal import Row
+from semel.model import Json, Refusal, Retry
+from semel.store.contract import Change, Claims, ClaimUnit, Exists, Outcome
+from semel.store.writer import Ticket
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A task to be accepted. due: milliseconds since the Unix epoch. queue "": direct mode, which no worker claims."""
+
+    tenant: str
+    kind: str
+    key: str
+    args: Json
+    queue: str
+    priority: int = 0
+    due: int = 0
+    actor: str = "caller"
+
+
+def check_name(value: object, field: str) -> None:
+    """A tenant, key, kind or queue: text that a person can read out."""
+    if not isinstance(value, str) or not value:
+        raise Misuse(f"{field} must be text that is not empty, not {value!r}; write {field}='...'")
+    if len(value) > MAX_NAME or not value.isprintable():
+        raise Misuse(f"{field} must be at most {MAX_NAME} printable characters; shorten it, or use a digest of it")
+
+
+def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
+    """The id the task gets if its key is new, and the ticket that tells: Landed, or Exists with the id it has."""
+    for field in ("tenant", "kind", "key"):
+        check_name(getattr(order, field), field)
+    task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
+    event = j.Enqueued(task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at)
+    part, _, _ = part_of_task(order.tenant, None, START, (event,), actor=order.actor, token=0, at=at, id=identity)
+    create = (order.tenant, order.kind, order.key, task)
+    return task, desk.writer.submit(Change(identity, (part,), create=create))
+
+
+def accepted(task: str, outcome: Outcome) -> str:
+    """The id of the task, new or old. Raises what the store raised."""
+    if isinstance(outcome, Exists):
+        return outcome.task
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return task
+
+
+def backoff_of(retry: Retry) -> int:
+    """A retry's backoff in milliseconds."""
+    return int(retry.backoff.total_seconds() * 1000)
+
+
+def claim(desk: Desk, session: Session, works: Registry[Work], *, queues: Sequence[str], kinds: Sequence[str], limit: int) -> (
+        tuple[Ticket, set[tuple[str, str]]]):
+    """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17)."""
+    registered: set[tuple[str, str]] = set()
+    at = desk.clock.wall_ms()
+
+    def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
+        state = tasks.fold(rows)
+        work = works.get(state.kind)
+        if work is None:
+            return None
+        return _claimed(desk, session, registered, tenant, state, rows, work.retry, at, direct=False)
+
+    unit = ClaimUnit(session.guard(), at, limit, decide, tuple(queues), tuple(kinds))
+    return desk.writer.submit(unit), registered
+
+
+def claim_one(desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal]) -> Ticket:
+    """Ask for this very task, in the caller's own process; `refused` gets the machine's no."""
+    at = desk.clock.wall_ms()
+
+    def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
+        return _claimed(desk, session, set(), tenant, tasks.fold(rows), rows, retry, at, direct=True, refused=refused)
+
+    return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task)))
+
+
+def _claimed(desk: Desk, session: Session, registered: set[tuple[str, str]], tenant: str, state: tasks.Task, rows: list[Row],
+             retry: Retry, at: int, *, direct: bool, refused: list[Refusal] | None = None) -> tuple[Change, tasks.Task] | None:
+    command = tasks.Claim(session.id, session.epoch, at, retry.max_attempts, retry.max_crashes, backoff_of(retry), direct)
+    decided = tasks.decide(state, command)
+    if isinstance(decided, Refusal):
+        if refused is not None:
+            refused.append(decided)
+        return None
+    claimed = decided.events[0]
+    assert isinstance(claimed, j.Claimed)
+    session.held.add((tenant, state.id))
+    registered.add((tenant, state.id))
+    identity = change_id()
+    head = START._replace(seq=rows[-1].seq, hash=rows[-1].hash)
+    part, after, _ = part_of_task(tenant, state, head, decided.events, actor=f"session:{session.id}", token=claimed.token, at=at,
+                                  id=identity)
+    return Change(identity, (part,), session.guard()), after
+
+
+def not_taken(session: Session, registered: set[tuple[str, str]], outcome: Outcome) -> None:
+    """What was registered and is not in the answer is not ours: if it landed all the same, the beat's check gives it back."""
+    taken = {(t.tenant, t.task.id) for t in outcome.tasks} if isinstance(outcome, Claims) else set()
+    session.held -= registered - taken

@@ -1,0 +1,166 @@
+"""Climbing the ladder: doing what the machine says may be done about an unknown, until it is settled or somebody must wait."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
+
+from semel.engine import perform as p
+from semel.engine.data import NotRecordable
+from semel.engine.declare import Effect, Looked
+from semel.engine.requests import Call, Raised, Request, Returned, Sleep
+from semel.machine import effects as e
+from semel.machine import recovery as r
+from semel.model import Code, Confirmed, Conflict, EffectState, NotFound, Refusal, Submission, Unavailable
+
+if TYPE_CHECKING:
+    from semel.engine.attempt import Attempt
+
+HOLD_SECONDS = 5.0  # what is over sooner is waited for in place; for more, the task is given back
+
+
+def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any, None]:
+    """Until the effect is not ambiguous any more. Suspends the attempt when only time or a person can help."""
+    empty_handed = False  # a lookup found nothing, and settle was not over
+    while True:
+        known = attempt.ledger.effect(key)
+        if known is None or known.state is not EffectState.AMBIGUOUS:
+            return
+        yield from note_senders(attempt, known)
+        known = attempt.ledger.effect(key)
+        assert known is not None
+        move = r.next_move(known, effect.rungs, attempt.facts(known))
+        if isinstance(move, r.Look) and empty_handed:
+            left = r.settle_after(effect.rungs[move.index], attempt.facts(known))
+            if left != 0:
+                move = r.Wait(r.POLL_MS if left < 0 else left, "nothing was found; settle is being watched")
+        if isinstance(move, r.Wait):
+            yield from hold(attempt, move.ms, move.why, key)
+        elif isinstance(move, r.Person):
+            yield from attempt.block(move.why, key)
+        elif isinstance(move, r.Look):
+            empty_handed = yield from look(attempt, effect, known, move.index)
+        else:
+            yield from act(attempt, effect, known, move)
+
+
+def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Again) -> Generator[Request, Any, None]:
+    """The moves that ask nobody."""
+    if isinstance(move, r.Credit):
+        yield from attempt.ledger.commit(e.Credit(known.key, move.n, attempt.token))
+    elif isinstance(move, r.Believe):
+        waited = attempt.facts(known).waited_ms
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "not_found", "person", waited_ms=waited, settle_ms=move.settle_ms))
+    else:
+        yield from resend(attempt, effect, known, move)
+
+
+def note_senders(attempt: Attempt, known: e.Effect) -> Generator[Request, Any, None]:
+    """R4: write down which senders of open submissions are fenced by now."""
+    for session in sorted({s.session for s in known.open if not s.quiet and s.session != attempt.session.id}):
+        row = attempt.desk.store.session(session)
+        if row is not None and row.fenced:
+            yield from attempt.ledger.commit(e.NoteSenderGone(known.key, session, row.fenced == "dead"))
+
+
+def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, Any, None]:
+    """Wait in place if it is short; else give the task back until then."""
+    if attempt.may_hold(ms / 1000):
+        yield Sleep(ms / 1000)
+        if not attempt.session.alive():
+            yield from attempt.suspend_fenced()
+        yield from attempt.look_again()
+    else:
+        yield from attempt.park(why, key, ms)
+
+
+def settle(attempt: Attempt, command: e.Settle) -> Generator[Request, Any, bool]:
+    """Land a verdict; False: the machine does not believe it (yet). A lost lease suspends."""
+    decided = yield from attempt.ledger.commit(command, guard=attempt.session.guard)
+    if isinstance(decided, Refusal) and decided.code in (Code.STALE_TOKEN, Code.FENCED):
+        yield from attempt.suspend(decided, command.key, None)
+    return not isinstance(decided, Refusal)
+
+
+def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> Generator[Request, Any, None]:
+    """Send the recorded call again, byte for byte, with the same key."""
+    try:
+        values = effect.parameters.decode(known.args)
+    except NotRecordable as error:
+        yield from attempt.block(f"the recorded call cannot be sent again: {error}", known.key)
+        return
+    if move.wait_ms:
+        yield from hold(attempt, move.wait_ms, "waiting before it is sent again", known.key)
+        return_to = attempt.ledger.effect(known.key)
+        if return_to is None or return_to.version != known.version:
+            return
+    command = e.Intend(
+        known.key, known.name, known.args, known.digest, known.material, attempt.ledger.state.id, attempt.number, attempt.token,
+        attempt.session.id, known.occurrence, known.generation, known.recovery, effect.timeout_ms, attempt.unfenced, again=True,
+    )  # fmt: skip
+    decided = yield from p.open_submission(attempt, effect, known.key, command, move.cap_ms)
+    if isinstance(decided, Refusal):
+        if decided.code is not Code.STALE_VIEW:
+            yield from attempt.suspend(decided, known.key, effect)
+        return
+    yield from p.submit(attempt, effect, attempt.doing[known.key], values)
+
+
+def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Generator[Request, Any, bool]:
+    """Ask the provider. True: it found nothing, and that is not believed yet."""
+    looked = effect.lookups[index]
+    try:
+        values = effect.parameters.decode(known.args)
+    except NotRecordable as error:
+        yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
+        return False
+    verdict, error = yield from ask(attempt, effect, looked, known, values)
+    if error is not None:
+        yield from attempt.block(error, known.key)
+    how = f"lookup:{looked.fn.__name__}"
+    if isinstance(verdict, Confirmed):
+        yield from believe(attempt, effect, known, verdict, how)
+    elif isinstance(verdict, NotFound):
+        waited = attempt.facts(known).waited_ms
+        command = e.Settle(known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=effect.rungs[index].settle_ms)
+        return not (yield from settle(attempt, command))
+    elif isinstance(verdict, Conflict):
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "conflict", how, reason=verdict.reason))
+    else:
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "unavailable", how, reason=verdict.reason))
+        wait = verdict.retry_after.total_seconds() if verdict.retry_after else min(60.0, 0.25 * 2 ** min(known.unavailable, 8))
+        yield from hold(attempt, int(wait * 1000), f"the provider could not be asked: {verdict.reason}", known.key)
+    return False
+
+
+def believe(attempt: Attempt, effect: Effect, known: e.Effect, verdict: Confirmed, how: str) -> Generator[Request, Any, None]:
+    """A lookup found it: its result is the effect's, if it fits."""
+    try:
+        data = effect.result.encode(verdict.result)
+    except NotRecordable as error:
+        yield from attempt.block(f"{how} found it, with a result that does not fit: {error}", known.key)
+        return
+    yield from settle(attempt, e.Settle(known.key, attempt.token, "confirmed", how, data))
+
+
+def ask(attempt: Attempt, effect: Effect, looked: Looked, known: e.Effect, values: dict[str, Any]) -> (
+        Generator[Request, Any, tuple[Confirmed | NotFound | Conflict | Unavailable, str | None]]):
+    """Call the lookup. One that raises is unavailable; one that gives no verdict is a mistake in the code, told to a person."""
+    seconds = effect.timeout_ms / 1000
+    submission = Submission(
+        key=known.key, token=known.sent[-1].token, tenant=attempt.ledger.tenant, task_id=attempt.ledger.state.id,
+        attempt=attempt.number, number=len(known.sent), deadline=attempt.clock.boot() + seconds, now=attempt.clock.boot,
+    )
+    named = {name: values[name] for name in looked.names}
+    reply = yield Call(attempt.runtime.looking(looked.fn), looked.is_async, (submission,), named, seconds)
+    if isinstance(reply, Returned):
+        if isinstance(reply.value, Confirmed | NotFound | Conflict | Unavailable):
+            return reply.value, None
+        name = looked.fn.__name__
+        return Unavailable("no verdict"), (
+            f"lookup {name} returned {type(reply.value).__name__}, not a verdict; "
+            f"write return semel.NotFound() or semel.Confirmed(result) in {name}"
+        )
+    if isinstance(reply, Raised):
+        return Unavailable(p.describe(reply.error)), None
+    return Unavailable(f"no answer within {seconds:g} s"), None

@@ -1,0 +1,174 @@
+"""What one App has at hand in one process: store, writer, session, watchdog, declarations. Made at first use, dropped at a fork."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from semel.engine.clock import Clock
+from semel.engine.declare import Effect, Registry, is_async
+from semel.engine.ledger import Desk
+from semel.engine.perform import Doing
+from semel.engine.session import Learnt, Session
+from semel.errors import Misuse
+from semel.machine import effects as e
+from semel.model import Awaits, Refusal
+from semel.store.contract import Store
+from semel.store.writer import Writer
+from semel.watchdog import Watchdog, watching_children
+
+if TYPE_CHECKING:
+    from semel.engine.attempt import Attempt
+
+current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("semel_attempt", default=None)
+inside: contextvars.ContextVar[str] = contextvars.ContextVar("semel_inside", default="")
+
+
+class Code:
+    """The code of one submission, while it runs: the kernel timer stays armed until it has ended."""
+
+    def __init__(self, runtime: Runtime, doing: Doing) -> None:
+        self._runtime, self._doing = runtime, doing
+        self.began = runtime.desk.clock.boot()
+        self._over = False
+        self._lock = threading.Lock()
+        runtime.watchdog.enter()
+        with runtime.lock:
+            runtime.codes.add(self)
+
+    def ended(self) -> None:
+        """It returned or raised; only the first time counts."""
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        with self._runtime.lock:
+            self._runtime.codes.discard(self)
+        self._runtime.watchdog.leave()
+
+    def overdue(self, now: float) -> float:
+        """Seconds beyond its timeout."""
+        return now - self.began - self._doing.seconds
+
+
+class Runtime:
+    """The parts that procedures need, put together. kernel_timer: whether this process lets itself be killed (R16)."""
+
+    def __init__(self, store: Store, effects: Registry[Effect], *, ttl: float, kernel_timer: bool, clock: Clock | None = None) -> None:
+        self.lock = threading.Lock()
+        clock = clock or Clock()
+        self.desk = Desk(store, Writer(store), clock)
+        self.effects = effects
+        self.ttl = ttl
+        self.watchdog = Watchdog(kernel_timer)
+        self.learnt = Learnt(clock)
+        self.codes: set[Code] = set()
+        self.on_fenced: Callable[[str], None] = lambda why: None
+        self.forked = False
+        self.app: Awaits | None = None
+        self._session: Session | None = None
+        self._opening = threading.Lock()
+
+    def session(self) -> Session:
+        """This process's session; a new one if the old one was fenced and none of its code still runs."""
+        with self._opening:
+            if self._session is None or (self._session.fenced and not self.codes):
+                session = Session(self.desk, ttl=self.ttl, watchdog=self.watchdog, on_fenced=self._fenced, learnt=self.learnt)
+                session.overdue_by(self.overdue)
+                session.start()
+                self._session = session
+            if self._session.fenced:
+                raise Misuse(f"this process was fenced ({self._session.fenced}) and code of its last session still runs; restart it")
+            return self._session
+
+    def _fenced(self, why: str) -> None:
+        self.on_fenced(why)
+
+    @property
+    def open_session(self) -> Session | None:
+        """The session, if one was opened."""
+        return self._session
+
+    @property
+    def unfenced(self) -> str:
+        """Why nothing can stop this process's code ("" if the kernel can): recorded with each submission (R4)."""
+        return "" if self.watchdog.enabled and self.watchdog.available else "process"
+
+    def overdue(self) -> float:
+        """The longest that any code has outlived its timeout, in seconds."""
+        now = self.desk.clock.boot()
+        with self.lock:
+            return max((code.overdue(now) for code in self.codes), default=0.0)
+
+    def entering(self, attempt: Attempt, doing: Doing) -> Code:
+        """Arm."""
+        return Code(self, doing)
+
+    def watchdog_allows(self) -> bool:
+        """Check, after arming."""
+        return not self.watchdog.enabled or not self.watchdog.available or self.watchdog.check()
+
+    def close(self) -> None:
+        """Commit what waits, say goodbye if no code of ours can act any more, let go of the store."""
+        self.desk.writer.close()
+        if self._session is not None:
+            held = bool(self._session.held)
+            self._session.stop(leave=not self.codes and not held)
+        self.desk.store.close()
+
+    # --- the user's code, and where it stands ---
+
+    def guarded(self, fn: Callable[..., Any], attempt: Attempt, doing: Doing) -> Callable[..., Any]:
+        """An effect's function: nothing of semel's may be called in it, and a child it makes is recorded first (R4)."""
+
+        def about_to_spawn(event: str) -> None:
+            command = e.MarkUnfenced(doing.key, doing.n, doing.token, "child")
+            proposed = attempt.ledger.propose(command)
+            if not isinstance(proposed, Refusal) and proposed.ticket is not None:
+                proposed.ticket.wait()
+
+        return self._wrapped(fn, lambda: self._in_effect(doing, about_to_spawn))
+
+    @contextlib.contextmanager
+    def _in_effect(self, doing: Doing, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
+        token = inside.set("an effect")
+        try:
+            with watching_children(about_to_spawn):
+                yield
+        finally:
+            inside.reset(token)
+
+    def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """A lookup's function."""
+        return self._wrapped(fn, lambda: _set(inside, "a lookup"))
+
+    def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
+        """A task's handler."""
+        return self._wrapped(fn, lambda: _set(current, attempt))
+
+    def _wrapped(self, fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]) -> Callable[..., Any]:
+        if is_async(fn):
+
+            async def in_loop(*args: Any, **kwargs: Any) -> Any:
+                with around():
+                    return await fn(*args, **kwargs)
+
+            return in_loop
+
+        def in_thread(*args: Any, **kwargs: Any) -> Any:
+            with around():
+                return fn(*args, **kwargs)
+
+        return in_thread
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)

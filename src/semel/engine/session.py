@@ -1,0 +1,278 @@
+"""A session: one process's life. It beats, watches the others' beats, fences the dead, and takes back what they held (R14 to R17)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import uuid_utils
+
+from semel.engine.clock import Clock
+from semel.engine.ledger import Desk, Ledger
+from semel.errors import StoreUnavailable
+from semel.machine import effects as e
+from semel.machine import tasks
+from semel.model import Refusal
+from semel.store.contract import Guard, InflightRow, Landed, SessionRow
+from semel.watchdog import Identity, Watchdog, proof_of_death
+
+log = logging.getLogger("semel")
+PAGE = 100
+
+
+@dataclass(slots=True)
+class Watched:
+    """Another session's beat, and for how long, on our own clock, it has been seen to stand still."""
+
+    nonce: str
+    still_seconds: float
+    last_look: float
+
+
+class Learnt:
+    """When this process learnt that no sender of an unknown effect can act any more (R4): settle counts from there."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: dict[tuple[str, str], tuple[object, float]] = {}
+
+    def waited_ms(self, tenant: str, effect: e.Effect) -> int:
+        """Milliseconds since this process first saw what it sees now; -1 while a sender may act. Looking is learning."""
+        stopped = effect.answered is not None and effect.answered.stopped
+        with self._lock:
+            if not (effect.quiet or stopped):
+                self._since.pop((tenant, effect.key), None)
+                return -1
+            facts = (tuple(s.n for s in effect.open), stopped and not effect.quiet)
+            now = self._clock.boot()
+            known = self._since.get((tenant, effect.key))
+            if known is None or known[0] != facts:
+                known = self._since[tenant, effect.key] = (facts, now)
+            return int((now - known[1]) * 1000)
+
+    def forget(self, keep: set[tuple[str, str]]) -> None:
+        """Drop what is settled."""
+        with self._lock:
+            for key in self._since.keys() - keep:
+                del self._since[key]
+
+
+class Session:
+    """One life of one process. `ttl`: seconds; the beat must move within that, or others take over."""
+
+    def __init__(self, desk: Desk, *, ttl: float, watchdog: Watchdog, on_fenced: Callable[[str], None], learnt: Learnt) -> None:
+        self.desk, self.ttl, self.watchdog, self.learnt = desk, ttl, watchdog, learnt
+        self.id = str(uuid_utils.uuid7())
+        self.identity = Identity.own()
+        self.epoch = desk.store.info.epoch
+        self.number = 0
+        self.fenced = ""
+        self.held: set[tuple[str, str]] = set()  # tasks that this process knows to be its own, registered before the claim lands
+        self._on_fenced = on_fenced
+        self._nonces = [os.urandom(8).hex()]  # the acknowledged one, and any sent since (R15)
+        self._deadline = 0.0
+        self._watched: dict[str, Watched] = {}
+        self._known_unknown: dict[tuple[str, str], int] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._overdue: Callable[[], float] = lambda: 0.0
+        self.strange: set[tuple[str, str]] = set()
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Come into the store, and beat."""
+        sent = self.desk.clock.boot()
+        own = self.identity
+        self.desk.store.open_session(SessionRow(
+            self.id, 0, self._nonces[0], int(self.ttl * 1000), self.epoch, own.host, own.boot_id, own.pid_ns, own.time_ns,
+            own.pid, own.start_time, "", self.desk.clock.wall_ms(),
+        ))  # fmt: skip
+        self._acknowledged(sent)
+        self._thread = threading.Thread(target=self._run, name="semel-beat", daemon=True)
+        self._thread.start()
+
+    def guard(self) -> Guard:
+        """Under which claims and intents land."""
+        return Guard(self.id, self.epoch, self.number)
+
+    def alive(self) -> bool:
+        """Whether calls may start: not fenced, and before the local deadline (R15)."""
+        return not self.fenced and self.desk.clock.boot() < self._deadline
+
+    def overdue_by(self, longest: Callable[[], float]) -> None:
+        """longest(): for how many seconds some code has outlived its timeout; beyond a TTL the beats stop (R4)."""
+        self._overdue = longest
+
+    def stop(self, *, leave: bool) -> None:
+        """Stop beating; `leave`: say so in the store, which nobody may do whose code can still act."""
+        self._stop.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=5)
+        if leave and not self.fenced:
+            try:
+                self.desk.store.fence(self.id, None, "left")
+            except StoreUnavailable:
+                log.warning("semel: session %s could not say goodbye; others will notice", self.id)
+        self.fenced = self.fenced or "left"
+
+    def _acknowledged(self, sent: float) -> None:
+        self._deadline = sent + 0.75 * self.ttl
+        self.watchdog.extend(self._deadline)
+
+    # --- beats ---
+
+    def _run(self) -> None:
+        pause = self.ttl / 4
+        while not self._stop.wait(pause):
+            try:
+                answered = self._beat()
+                pause = self.ttl / 4 if answered else min(1.0, self.ttl / 8)
+                if answered and not self.fenced:
+                    self.tend()
+            except StoreUnavailable as error:
+                log.warning("semel: session %s: the store did not answer: %s", self.id, error)
+                pause = min(1.0, self.ttl / 8)
+            except Exception:
+                log.exception("semel: session %s: looking after others failed", self.id)
+            if self.fenced:
+                return
+
+    def _beat(self) -> bool:
+        if self._overdue() > self.ttl:
+            log.error("semel: code has outlived its timeout by a TTL; session %s stops beating", self.id)
+            return False
+        nonce = os.urandom(8).hex()
+        known = list(self._nonces)
+        self._nonces.append(nonce)
+        sent = self.desk.clock.boot()
+        try:
+            still_ours = self.desk.store.beat(self.id, known, nonce, self.number + 1)
+        except StoreUnavailable:
+            return False
+        if not still_ours:
+            self.fence_self("its beat was refused: another took over, or this is another store now")
+            return True
+        self.number += 1
+        self._nonces = [nonce]
+        self._acknowledged(sent)
+        return True
+
+    def fence_self(self, why: str) -> None:
+        """This session may start nothing more."""
+        if not self.fenced:
+            self.fenced = why
+            log.error("semel: session %s is fenced: %s", self.id, why)
+            self._on_fenced(why)
+
+    # --- looking after others ---
+
+    def tend(self) -> None:
+        """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
+        self.watch()
+        self.sweep()
+        self.learn()
+        self.check_own()
+
+    def watch(self) -> None:
+        """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead."""
+        rows = [row for row in self.desk.store.sessions() if row.id != self.id]
+        now = self.desk.clock.boot()
+        self._watched = {row.id: self._watched[row.id] for row in rows if row.id in self._watched}
+        for row in rows:
+            seen = self._watched.get(row.id)
+            if proof_of_death(Identity(row.boot_id, row.pid_ns, row.time_ns, row.pid, row.start_time, row.host), self.identity):
+                self.fence(row, "dead")
+            elif seen is None or seen.nonce != row.nonce:
+                self._watched[row.id] = Watched(row.nonce, 0.0, now)
+            else:
+                gap = now - seen.last_look  # a long one, in which we did not look (the store was away, we were stopped), is not watching
+                seen.still_seconds += gap if gap <= self.ttl / 2 else 0.0
+                seen.last_look = now
+                if seen.still_seconds >= row.ttl_ms / 1000:
+                    self.fence(row, "watched")
+
+    def fence(self, row: SessionRow, how: str) -> None:
+        """Compare-and-set on the beat that was watched; with proof of death, whatever it is."""
+        if self.desk.store.fence(row.id, row.nonce, how):
+            log.warning("semel: session %s (pid %s on %s) is fenced: %s", row.id, row.pid, row.host, how)
+
+    def sweep(self) -> None:
+        """R17: a standing query over what fenced or missing sessions hold, page by page: one bad row starves none behind it."""
+        after: InflightRow | None = None
+        while page := self.desk.store.orphans(after, PAGE):
+            for row, how in page:
+                try:
+                    take_back(self.desk, row, how, f"session:{self.id}")
+                except StoreUnavailable:
+                    raise
+                except Exception:
+                    log.exception("semel: task %s cannot be taken back", row.task)
+            after = page[-1][0]
+
+    def learn(self) -> None:
+        """Look at every unknown effect that has changed, so that settle is being watched here too."""
+        rows = self.desk.store.unknown(None, limit=PAGE * 10)
+        keys = {(row.tenant, row.key) for row in rows}
+        self.learnt.forget(keys)
+        self._known_unknown = {key: v for key, v in self._known_unknown.items() if key in keys}
+        for row in rows:
+            found = self.desk.store.effect(row.tenant, row.key)
+            if found is None or self._known_unknown.get((row.tenant, row.key)) == found.version:
+                continue
+            effect = read_effect(self.desk, found.tenant, found.stream, found.key)
+            if effect is not None:
+                self.learnt.waited_ms(row.tenant, effect)
+            self._known_unknown[row.tenant, row.key] = found.version
+
+    def check_own(self) -> None:
+        """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
+        unknown = {(row.tenant, row.task) for row in self.desk.store.held(self.id)} - self.held
+        for tenant, task in unknown & self.strange:
+            ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
+            if ledger is not None and ledger.state.session == self.id:
+                settle(ledger, tasks.Park(ledger.state.token, "claimed, and the answer was lost", self.desk.clock.wall_ms()))
+        self.strange = unknown
+
+
+def read_effect(desk: Desk, tenant: str, stream: str, key: str) -> e.Effect | None:
+    """An effect, folded from the stream in which it stands."""
+    rows = desk.store.rows(tenant, stream)
+    if stream == key:
+        return tasks.fold_key(rows).effect
+    return tasks.fold(rows).effects.get(key)
+
+
+def settle(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
+    """Decide and land `command` now, on this thread; False: it was refused. For threads that are nobody's event loop."""
+    for _ in range(tries):
+        proposed = ledger.propose(command)
+        if isinstance(proposed, Refusal):
+            return False
+        if proposed.ticket is None:
+            return True
+        proposed.ticket.wait()
+        if isinstance(proposed.ticket.value, Landed):
+            return True
+        if isinstance(proposed.ticket.value, StoreUnavailable):
+            raise proposed.ticket.value
+        ledger.refresh(proposed.generation)
+        time.sleep(0)
+    return False
+
+
+def take_back(desk: Desk, row: InflightRow, how: str, actor: str) -> None:
+    """A task of a fenced session: what it submitted is ambiguous, and the task is queued again."""
+    ledger = Ledger.read(desk, row.tenant, row.task, actor)
+    if ledger is None:
+        log.error("semel: the store holds a pointer to task %s and no journal of it", row.task)
+        return
+    proof = how if how in ("dead", "left") else "watched"
+    if settle(ledger, tasks.LoseLease(row.session, proof, desk.clock.wall_ms())):
+        log.warning("semel: task %s taken back from session %s (%s)", row.task, row.session, how)

@@ -1,0 +1,72 @@
+"""Reading what is on record, as the nouns that users see."""
+
+from __future__ import annotations
+
+from semel.engine.ledger import Desk
+from semel.engine.session import read_effect
+from semel.errors import Misuse
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.machine import tasks
+from semel.machine.journal import Row
+from semel.machine.projection import EffectRow, TaskRow
+from semel.model import Awaits, Delivery, EffectState, EffectView, Event, Execution, Ref, TaskView
+
+
+def task_view(row: TaskRow, app: Awaits) -> TaskView:
+    """A task's row as a view."""
+    return TaskView(
+        Ref(row.task, row.tenant, app=app), row.kind, row.key, row.queue, Delivery(row.delivery), Execution(row.execution),
+        row.attempt, row.token, row.failures, row.crashes, row.due, row.why, row.version, row.unknown,
+    )  # fmt: skip
+
+
+def effect_view(desk: Desk, row: EffectRow) -> EffectView:
+    """An effect's row and its journal as a view."""
+    found = read_effect(desk, row.tenant, row.stream, row.key)
+    if found is None:
+        raise Misuse(f"the store's effect row {row.key} has no journal; check it: semel verify")
+    evidence = tuple(
+        {"submission": x.n, "outcome": x.outcome, "result": x.result, "reason": x.reason, "at": x.at} for x in found.evidence
+    )
+    return EffectView(
+        row.key, row.tenant, row.task, found.name, EffectState(row.state), found.args, found.result, len(found.sent),
+        found.occurrence, found.generation, evidence, why_of(found), found.lost_at, found.version,
+    )  # fmt: skip
+
+
+def why_of(x: e.Effect) -> str:
+    """What a person must know first."""
+    if x.conflict:
+        return f"conflict: {x.conflict}"
+    if x.state is EffectState.AMBIGUOUS:
+        unfenced = any(s.unfenced and not s.quiet for s in x.open)
+        return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
+    if x.unrecorded:
+        return f"confirmed; its result was not recorded: {x.unrecorded}"
+    return x.declined.reason if x.declined and not x.confirmed else ""
+
+
+def event_of(row: Row) -> Event:
+    """A row as a public event."""
+    body = dict(j.as_mapping(j.event_of(row.kind, row.body)))
+    return Event(row.stream, row.seq, row.kind, row.actor, row.token, row.at, body, row.hash.hex())
+
+
+def journal_of(desk: Desk, tenant: str, of: str) -> list[Event]:
+    """The events of a task, or of the stream in which an effect stands (only its own events)."""
+    rows = desk.store.rows(tenant, of)
+    if rows:
+        return [event_of(row) for row in rows]
+    effect = desk.store.effect(tenant, of)
+    if effect is None:
+        raise Misuse(f"there is no task and no effect {of!r} of tenant {tenant!r}; see: semel tasks")
+    return [found for found in map(event_of, desk.store.rows(tenant, effect.stream)) if found.body.get("key") == of]
+
+
+def state_of(desk: Desk, tenant: str, task: str) -> tasks.Task:
+    """A task, folded from its journal."""
+    rows = desk.store.rows(tenant, task)
+    if not rows:
+        raise Misuse(f"there is no task {task!r} of tenant {tenant!r}; see: semel tasks")
+    return tasks.fold(rows)

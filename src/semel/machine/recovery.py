@@ -1,0 +1,152 @@
+"""The ladder: what may be done next about an effect whose outcome is unknown. Pure; the engine does it.
+
+Late evidence is read first. Then each rung in the declared order, as long as it may be used and has patience left; a
+person is the end of every ladder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from semel.machine.effects import RAISED, Effect
+
+PATIENCE_MS = 3_600_000
+POLL_MS = 500  # how often to look whether a sender has become quiet
+MARGIN_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One declared recovery. kind: resend, lookup, repeat, ask. within_ms: of resend; None: a conditional write."""
+
+    kind: str
+    within_ms: int | None = None
+    settle_ms: int = 0
+
+    def __str__(self) -> str:
+        if self.kind == "resend":
+            return f"resend:{self.within_ms if self.within_ms is not None else 'always'}"
+        return f"{self.kind}:{self.settle_ms}" if self.settle_ms else self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the asking process knows. now_ms, highest_ms: its wall clock, and the highest store time it has seen (R13).
+
+    waited_ms: how long, on its own CLOCK_BOOTTIME, it has known that every sender is quiet; -1: they are not (R4).
+    """
+
+    now_ms: int
+    highest_ms: int
+    waited_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Believe the late evidence about submission `n`."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Send the recorded call again, same key, after `wait_ms`; its own deadline lies within `cap_ms` (None: the effect's)."""
+
+    wait_ms: int
+    cap_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Ask by rung `index`; its not_found is believed only if settle is over."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Believe:
+    """A person said not_found, and settle is over."""
+
+    settle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing can be done for so long."""
+
+    ms: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """The end of the ladder."""
+
+    why: str
+
+
+Move = Credit | Again | Look | Believe | Wait | Person
+
+
+def margin_ms(within_ms: int) -> int:
+    """How far inside the provider's retention a resend must stay."""
+    return min(MARGIN_MS, within_ms // 10)
+
+
+def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
+    """What to do next about an ambiguous effect."""
+    for sent in effect.open:
+        if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):
+            return Credit(sent.n)
+    if effect.answered is not None:
+        return _answered(effect, rungs, facts)
+    if effect.conflict:
+        return Person(f"conflict: {effect.conflict}")
+    lookups = 0
+    for index, rung in enumerate(rungs):
+        if rung.kind == "repeat":
+            return Again(_backoff(effect))
+        if rung.kind == "resend":
+            cap = _resend_cap(effect, rung, facts)
+            if cap != 0:
+                return Again(_backoff(effect), cap)
+        if rung.kind == "lookup":
+            lookups += 1
+            since = effect.unavailable_since
+            if not since or facts.now_ms - since < PATIENCE_MS * lookups:
+                return Look(index)
+    return Person("nobody but a person can tell" if not lookups else "the provider could not be asked")
+
+
+def settle_after(rung: Rung, facts: Facts) -> int:
+    """Milliseconds until a not_found by this rung may be believed; 0: now; below 0: a sender is not quiet yet."""
+    if facts.waited_ms < 0:
+        return -1
+    return max(0, rung.settle_ms - facts.waited_ms)
+
+
+def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
+    ask = next((rung for rung in rungs if rung.kind == "ask"), Rung("ask"))
+    left = settle_after(ask, facts)
+    if left < 0:
+        return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")
+    return Believe(ask.settle_ms) if left == 0 else Wait(left, "a person said not_found; settle is being watched")
+
+
+def _backoff(effect: Effect) -> int:
+    lost = sum(1 for sent in effect.open if sent.lost)
+    return 0 if lost <= 1 else min(100 * 2 ** min(lost - 2, 9), 30_000)
+
+
+def _resend_cap(effect: Effect, rung: Rung, facts: Facts) -> int | None:
+    """The longest a resend may take, in milliseconds; None: no limit; 0: this rung may not be used any more."""
+    age = max(facts.now_ms, facts.highest_ms) - effect.clean_since
+    if effect.lost_at and max(facts.now_ms, facts.highest_ms) - effect.lost_at >= PATIENCE_MS:
+        return 0
+    if rung.within_ms is None:
+        return None
+    margin = margin_ms(rung.within_ms)
+    if facts.highest_ms - facts.now_ms > margin or age < -margin:
+        return 0  # the clocks disagree: nobody can say how old it is
+    return max(0, rung.within_ms - margin - age)

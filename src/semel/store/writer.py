@@ -1,0 +1,158 @@
+"""Group commit: one thread, one transaction for whatever is waiting. A lone caller never waits for company."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from semel.errors import StoreUnavailable
+from semel.store.contract import Change, Outcome, Store, Unit
+
+MOST = 512  # units in one transaction
+PATIENCE_SECONDS = 60.0
+LINGER_SECONDS = 0.004  # an outcome that nobody waits for looks out so long for a transaction that is made anyway
+log = logging.getLogger("semel")
+
+
+class Signal:
+    """Something that happens once, on some thread; callbacks run there."""
+
+    __slots__ = ("_callbacks", "_lock", "value")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] | None = []
+        self.value: Any = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether it has happened."""
+        return self._callbacks is None
+
+    def set(self, value: Any = None) -> None:
+        """It happens; the second time nothing does."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+            if callbacks is None:
+                return
+            self.value = value
+        for callback in callbacks:
+            try:
+                callback()
+            except Exception:  # whoever sets it (the writer's thread, say) must go on
+                log.exception("semel: a callback failed")
+
+    def then(self, callback: Callable[[], None]) -> None:
+        """Run `callback` when it happens, or now if it has."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until it happens; False: `timeout` seconds were over first."""
+        if self.is_set:
+            return True
+        gate = threading.Lock()
+        gate.acquire()
+        self.then(gate.release)
+        return gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+
+class Ticket(Signal):
+    """A unit on its way; `value` becomes its Outcome, or a StoreUnavailable."""
+
+    __slots__ = ("unit",)
+
+    def __init__(self, unit: Unit) -> None:
+        super().__init__()
+        self.unit = unit
+
+
+class Writer:
+    """The thread through which every write of this process goes, in the order of `submit`."""
+
+    def __init__(self, store: Store, *, patience: float = PATIENCE_SECONDS) -> None:
+        self._store = store
+        self._patience = patience
+        self._queue: deque[Ticket] = deque()
+        self._wake = threading.Condition(threading.Lock())
+        self._closing = False
+        self._waited_for = 0  # units in the queue that somebody waits for
+        self._lingering_until = 0.0
+        self._thread: threading.Thread | None = None
+        self.commits = 0
+        self.units = 0
+
+    def submit(self, unit: Unit, *, waited_for: bool = True) -> Ticket:
+        """Give a unit to the next transaction. An outcome that nobody waits for rides with the next intent (R6)."""
+        ticket = Ticket(unit)
+        with self._wake:
+            if self._closing:
+                raise StoreUnavailable("the app is closed; make a new semel.App to go on")
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="semel-writer", daemon=True)
+                self._thread.start()
+            if not self._queue:
+                self._lingering_until = time.monotonic() + LINGER_SECONDS
+            self._queue.append(ticket)
+            self._waited_for += waited_for
+            if waited_for or len(self._queue) == 1 or len(self._queue) == MOST:
+                self._wake.notify()
+        return ticket
+
+    def barrier(self) -> Ticket:
+        """Happens when all that was submitted before has been answered."""
+        return self.submit(Change("", ()))
+
+    def close(self) -> None:
+        """Commit what is waiting, and stop."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _take(self) -> list[Ticket]:
+        with self._wake:
+            while not self._closing and not self._waited_for and len(self._queue) < MOST:
+                left = self._lingering_until - time.monotonic() if self._queue else None
+                if left is not None and left <= 0:
+                    break
+                self._wake.wait(left)
+            taken = [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
+            if not self._queue:
+                self._waited_for = 0
+            return taken
+
+    def _run(self) -> None:
+        while batch := self._take():
+            for ticket, outcome in zip(batch, self._commit(batch), strict=True):
+                ticket.set(outcome)
+
+    def _commit(self, batch: list[Ticket]) -> list[Outcome | StoreUnavailable]:
+        """Again and again until the store says something: the same units, so that what landed finds itself (R7)."""
+        units = [ticket.unit for ticket in batch]
+        began, pause = time.monotonic(), 0.02
+        while True:
+            try:
+                outcomes = self._store.commit(units)
+            except StoreUnavailable as error:
+                if self._closing or time.monotonic() - began > self._patience:
+                    return [error] * len(units)
+                time.sleep(pause)
+                pause = min(1.0, pause * 2)
+            except Exception as error:  # a bug, or a rule of the database: nobody may hang on it
+                unavailable = StoreUnavailable(f"the store refused the write: {type(error).__name__}: {error}")
+                unavailable.__cause__ = error
+                return [unavailable] * len(units)
+            else:
+                self.commits += 1
+                self.units += len(units)
+                return list(outcomes)
