@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import importlib
 import os
 import threading
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from semel import direct
 from semel.decorated import (
-    Effect,
     EffectDecorator,
     Options,
     Task,
     TaskDecorator,
     effect_function,
-    in_loop,
     not_in_loop,
     step_function,
 )
@@ -29,7 +26,8 @@ from semel.engine import declare, drive, review, views
 from semel.engine.queue import Order, accepted, check_name, enqueue
 from semel.engine.requests import Request
 from semel.engine.runtime import Runtime, current
-from semel.errors import Misuse, Unsettled
+from semel.errors import Misuse
+from semel.machine.projection import EffectRow
 from semel.model import (
     Ask,
     Delivery,
@@ -44,7 +42,7 @@ from semel.model import (
     TaskView,
     Verdict,
 )
-from semel.store.contract import EffectRow, Store
+from semel.store.contract import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -66,15 +64,24 @@ class App:
     in the middle of a call: in "worker" processes, "always", "never".
     """
 
-    def __init__(self, store: str | None = None, *, modules: tuple[str, ...] = (), tenant: str | None = "default",
-                 lease: timedelta = ALONE_TTL, watchdog: Watch = "worker") -> None:
+    def __init__(
+        self,
+        store: str | None = None,
+        *,
+        modules: tuple[str, ...] = (),
+        tenant: str | None = "default",
+        lease: timedelta = ALONE_TTL,
+        watchdog: Watch = "worker",
+    ) -> None:
         self._url = store or os.environ.get("SEMEL_STORE") or "sqlite:///semel.db"
         place_of(self._url)
         if isinstance(modules, str):
             raise Misuse(f"modules must be a tuple of module names; write modules=({modules!r},)")
         if lease < LEAST_TTL:
-            raise Misuse(f"lease={lease} is too short: it is renewed every quarter of it, and a busy machine would miss that; "
-                         f"write lease=timedelta(seconds=15) (at least {LEAST_TTL.total_seconds():g} s)")
+            raise Misuse(
+                f"lease={lease} is too short: it is renewed every quarter of it, and a busy machine would miss that; "
+                f"write lease=timedelta(seconds=15) (at least {LEAST_TTL.total_seconds():g} s)"
+            )
         if watchdog not in ("worker", "always", "never"):
             raise Misuse(f"watchdog={watchdog!r}; write watchdog='worker', 'always' or 'never'")
         if tenant is not None:
@@ -93,10 +100,20 @@ class App:
     # --- declaring ---
 
     def effect(
-        self, *, intent: tuple[str, ...], material: tuple[str, ...] = (), recovery: Recovery | list[Recovery] | None = None,
-        scope: Literal["task", "tenant"] = "task", not_done: tuple[type[Exception], ...] = (), tries: int = 3,
-        timeout: timedelta = timedelta(seconds=30), per_task: int | None = None, approve: bool | Callable[..., bool] = False,
-        identity: Callable[..., Mapping[str, str]] | None = None, redact: tuple[str, ...] = (), name: str | None = None,
+        self,
+        *,
+        intent: tuple[str, ...],
+        material: tuple[str, ...] = (),
+        recovery: Recovery | list[Recovery] | None = None,
+        scope: Literal["task", "tenant"] = "task",
+        not_done: tuple[type[Exception], ...] = (),
+        tries: int = 3,
+        timeout: timedelta = timedelta(seconds=30),
+        per_task: int | None = None,
+        approve: bool | Callable[..., bool] = False,
+        identity: Callable[..., Mapping[str, str]] | None = None,
+        redact: tuple[str, ...] = (),
+        name: str | None = None,
         formerly: tuple[str, ...] = (),
     ) -> EffectDecorator:
         """Declare a guarded change of the outside world. The function's first parameter is a `Submission`.
@@ -108,8 +125,10 @@ class App:
         """
         for field, asked in (("approve", approve is not False), ("identity", identity is not None), ("redact", bool(redact))):
             if asked:
-                raise Misuse(f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and guard that "
-                             f"effect with code of your own until then")
+                raise Misuse(
+                    f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and "
+                    f"guard that effect with code of your own until then"
+                )
 
         def declares(fn: Callable[..., Any]) -> Any:
             declared = declare.effect(
@@ -131,23 +150,41 @@ class App:
 
         return declares
 
-    def task(self, *, intent: tuple[str, ...] | None = None, queue: str = "default", retry: Retry = Retry(),  # noqa: B008
-             limits: Limits = Limits(), timeout: timedelta | None = None, name: str | None = None,  # noqa: B008
-             formerly: tuple[str, ...] = ()) -> TaskDecorator:
+    def task(
+        self,
+        *,
+        intent: tuple[str, ...] | None = None,
+        queue: str = "default",
+        retry: Retry = Retry(),  # noqa: B008
+        limits: Limits = Limits(),  # noqa: B008
+        timeout: timedelta | None = None,
+        name: str | None = None,
+        formerly: tuple[str, ...] = (),
+    ) -> TaskDecorator:
         """Declare a task. intent: the parameters that make its key; else every enqueue names one with using(key=...)."""
         if limits.usd is not None or limits.tokens is not None:
-            raise Misuse("Limits(usd=, tokens=) are not in this version of semel, and will not be ignored; use Limits(effects=...)")
+            raise Misuse(
+                "Limits(usd=, tokens=) are not in this version of semel, and will not be ignored; use Limits(effects=...)"
+            )
 
         def declares(fn: Callable[..., Any]) -> Any:
-            declared = declare.task(fn, intent=intent, queue=queue, retry=retry, limits=limits, timeout=timeout, name=name,
-                                    formerly=formerly)
+            declared = declare.task(
+                fn, intent=intent, queue=queue, retry=retry, limits=limits, timeout=timeout, name=name, formerly=formerly
+            )
             self.declared_tasks.add(declared)
             return Task(self, declared, Options())
 
         return cast(TaskDecorator, declares)
 
-    def work(self, key: str, *, kind: str, tenant: str | None = None, limits: Limits = Limits(),  # noqa: B008
-             wait: timedelta = timedelta(seconds=60)) -> direct.Work:
+    def work(
+        self,
+        key: str,
+        *,
+        kind: str,
+        tenant: str | None = None,
+        limits: Limits = Limits(),  # noqa: B008
+        wait: timedelta = timedelta(seconds=60),
+    ) -> direct.Work:
         """Your own loop as an attempt: `with app.work(key, kind=...)`. wait: for another who has it, and for settle to pass."""
         check_name(key, "key")
         check_name(kind, "kind")
@@ -200,7 +237,9 @@ class App:
             if self._runtime is None:
                 self.load()
                 timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
-                self._runtime = Runtime(self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer)
+                self._runtime = Runtime(
+                    self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer
+                )
                 self._runtime.app = self
             return self._runtime
 
@@ -234,7 +273,9 @@ class App:
         """The tenant of a call."""
         found = tenant if tenant is not None else self.tenant
         if found is None:
-            raise Misuse("this app is bound to no tenant, so every call must name one: using(tenant='acme'), work(..., tenant='acme')")
+            raise Misuse(
+                "this app is bound to no tenant, so every call must name one: using(tenant='acme'), work(..., tenant='acme')"
+            )
         check_name(found, "tenant")
         return found
 
@@ -246,7 +287,7 @@ class App:
 
     async def aaccept(self, order: Order) -> Ref[Any]:
         """The same, awaited."""
-        runtime = self._runtime or await asyncio.to_thread(self._open)
+        runtime = self._runtime if self._runtime is not None else await asyncio.to_thread(self._open)
         task, ticket = enqueue(runtime.desk, order)
         return Ref(accepted(task, await drive.wait_for_signal(ticket)), order.tenant, app=self)
 
@@ -288,13 +329,17 @@ def place_of(url: str) -> str:
     """The file that a store URL names, or ":memory:". Raises `Misuse` for what this version does not know."""
     scheme, colon, rest = url.partition("://")
     if scheme in ("postgresql", "postgres"):
-        raise Misuse("this version of semel keeps its ledger in SQLite; a PostgreSQL store is not in it yet; "
-                     "write semel.App('sqlite:///agent.db')")
+        raise Misuse(
+            "this version of semel keeps its ledger in SQLite; a PostgreSQL store is not in it yet; "
+            "write semel.App('sqlite:///agent.db')"
+        )
     if scheme != "sqlite" or not colon:
         raise Misuse(f"the store {url!r} has no scheme that semel knows; write semel.App('sqlite:///agent.db')")
     place = rest.removeprefix("/")
     if not rest.startswith("/") or not place:
-        raise Misuse(f"the store {url!r} names no file; write 'sqlite:///agent.db' (three slashes) or 'sqlite:////var/lib/agent.db' (four)")
+        raise Misuse(
+            f"the store {url!r} names no file; write 'sqlite:///agent.db' (three slashes) or 'sqlite:////var/lib/agent.db' (four)"
+        )
     return place
 
 
@@ -327,23 +372,49 @@ class Tasks(_Part):
         """The awaitable twin of `get`."""
         return await asyncio.to_thread(self.get, of, tenant=tenant)
 
-    def list(self, *, delivery: Delivery | str = "", execution: Execution | str = "", kind: str = "", queue: str = "",
-             tenant: str | None = None, after: str = "", limit: int = 100) -> Sequence[TaskView]:
+    def list(
+        self,
+        *,
+        delivery: Delivery | str = "",
+        execution: Execution | str = "",
+        kind: str = "",
+        queue: str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[TaskView]:
         """Tasks, newest first; `after`: the last id of the page before."""
         not_in_loop("app.tasks.list", "await app.tasks.alist(...)")
         if delivery and delivery not in set(Delivery):
             raise Misuse(f"delivery={delivery!r} is no state; it is one of {', '.join(Delivery)}")
         if execution and execution not in set(Execution):
             raise Misuse(f"execution={execution!r} is no state; it is one of {', '.join(Execution)}")
-        rows = self._app.runtime.desk.store.tasks(self._tenant(tenant), delivery=str(delivery), execution=str(execution), kind=kind,
-                                                  queue=queue, after=after, limit=limit)
+        rows = self._app.runtime.desk.store.tasks(
+            self._tenant(tenant),
+            delivery=str(delivery),
+            execution=str(execution),
+            kind=kind,
+            queue=queue,
+            after=after,
+            limit=limit,
+        )
         return [views.task_view(row, self._app) for row in rows]
 
-    async def alist(self, *, delivery: Delivery | str = "", execution: Execution | str = "", kind: str = "", queue: str = "",
-                    tenant: str | None = None, after: str = "", limit: int = 100) -> Sequence[TaskView]:
+    async def alist(
+        self,
+        *,
+        delivery: Delivery | str = "",
+        execution: Execution | str = "",
+        kind: str = "",
+        queue: str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[TaskView]:
         """The awaitable twin of `list`."""
-        return await asyncio.to_thread(self.list, delivery=delivery, execution=execution, kind=kind, queue=queue, tenant=tenant,
-                                       after=after, limit=limit)
+        return await asyncio.to_thread(
+            self.list, delivery=delivery, execution=execution, kind=kind, queue=queue, tenant=tenant, after=after, limit=limit
+        )
 
 
 class Effects(_Part):
@@ -365,8 +436,15 @@ class Effects(_Part):
         """The awaitable twin of `get`."""
         return await asyncio.to_thread(self.get, key, tenant=tenant)
 
-    def list(self, *, state: EffectState | str = "", task: Ref[Any] | str = "", tenant: str | None = None, after: str = "",
-             limit: int = 100) -> Sequence[EffectView]:
+    def list(
+        self,
+        *,
+        state: EffectState | str = "",
+        task: Ref[Any] | str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[EffectView]:
         """Effects, by key; state="ambiguous" is the unknown-work queue, oldest first."""
         not_in_loop("app.effects.list", "await app.effects.alist(...)")
         if state and state not in set(EffectState):
@@ -380,8 +458,15 @@ class Effects(_Part):
             rows = desk.store.effects(owner, state=str(state), task=task_id, after=after, limit=limit)
         return [views.effect_view(desk, row) for row in rows]
 
-    async def alist(self, *, state: EffectState | str = "", task: Ref[Any] | str = "", tenant: str | None = None, after: str = "",
-                    limit: int = 100) -> Sequence[EffectView]:
+    async def alist(
+        self,
+        *,
+        state: EffectState | str = "",
+        task: Ref[Any] | str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[EffectView]:
         """The awaitable twin of `list`."""
         return await asyncio.to_thread(self.list, state=state, task=task, tenant=tenant, after=after, limit=limit)
 
@@ -389,8 +474,17 @@ class Effects(_Part):
 class Review(_Part):
     """app.review: what a person decides. Every decision names who, and is on record."""
 
-    def resolve(self, key: str, verdict: Verdict, *, by: str, reason: str = "", seen: int | None = None, process_stopped: bool = False,
-                tenant: str | None = None) -> None:
+    def resolve(
+        self,
+        key: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        process_stopped: bool = False,
+        tenant: str | None = None,
+    ) -> None:
         """Settle an unknown effect. verdict: Confirmed(result), NotFound() or Conflict(reason).
 
         seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
@@ -403,13 +497,27 @@ class Review(_Part):
         self._app.load()
         declared = self._app.declared_effects.get(row.name)
         encode = declared.result.encode if declared else (lambda value: value)
-        drive.run(review.resolve(self._app.runtime.desk, row, verdict, by=by, reason=reason, seen=seen, stopped=process_stopped,
-                                 encode=encode))
+        drive.run(
+            review.resolve(
+                self._app.runtime.desk, row, verdict, by=by, reason=reason, seen=seen, stopped=process_stopped, encode=encode
+            )
+        )
 
-    async def aresolve(self, key: str, verdict: Verdict, *, by: str, reason: str = "", seen: int | None = None,
-                       process_stopped: bool = False, tenant: str | None = None) -> None:
+    async def aresolve(
+        self,
+        key: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        process_stopped: bool = False,
+        tenant: str | None = None,
+    ) -> None:
         """The awaitable twin of `resolve`."""
-        await asyncio.to_thread(self.resolve, key, verdict, by=by, reason=reason, seen=seen, process_stopped=process_stopped, tenant=tenant)
+        await asyncio.to_thread(
+            self.resolve, key, verdict, by=by, reason=reason, seen=seen, process_stopped=process_stopped, tenant=tenant
+        )
 
     def cancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
         """The task starts nothing more; with an unknown effect, that is settled first."""
@@ -428,7 +536,9 @@ class Review(_Part):
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
         drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
 
-    async def areplay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+    async def areplay(
+        self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None
+    ) -> None:
         """The awaitable twin of `replay`."""
         await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
 

@@ -30,7 +30,7 @@ R_co = TypeVar("R_co", covariant=True)
 class Executes(Protocol):
     """A transaction of the caller's own: psycopg and SQLAlchemy connections and sessions."""
 
-    def execute(self, statement: Any, parameters: Any = ..., /) -> Any: ...  # noqa: D102
+    def execute(self, statement: Any, parameters: Any = ..., /) -> Any: ...
 
 
 class Effect(Generic[P, R_co]):
@@ -48,7 +48,7 @@ class Effect(Generic[P, R_co]):
 class EffectDecorator(Protocol):
     """What `app.effect(...)` gives."""
 
-    def __call__(self, fn: Callable[Concatenate[Submission, P], R], /) -> Effect[P, R]: ...  # noqa: D102
+    def __call__(self, fn: Callable[Concatenate[Submission, P], R], /) -> Effect[P, R]: ...
 
 
 class TaskDecorator(Protocol):
@@ -82,8 +82,10 @@ def attempt_here(what: str) -> Attempt:
         raise Misuse(f"{what} was called inside {where}; call it from the handler, one after the other")
     attempt = current.get()
     if attempt is None:
-        raise Misuse(f"{what} was called outside any work, so there is no record to keep it once; call it from a task's handler, or "
-                     f"within: with app.work(key, kind=...):")
+        raise Misuse(
+            f"{what} was called outside any work, so there is no record to keep it once; call it from a task's handler, or "
+            f"within: with app.work(key, kind=...):"
+        )
     if attempt.runtime.watchdog.voided or attempt.runtime.forked:
         raise Misuse(f"{what} was called in a fork of the process that holds the task; call it in that process")
     return attempt
@@ -190,12 +192,22 @@ class Task(Generic[P, T]):
         self.name = work.name
         self.__doc__ = work.fn.__doc__
 
-    def using(self, *, key: str | None = None, tenant: str | None = None, priority: int = 0, run_at: datetime | None = None,
-              wait: timedelta = timedelta(0), transaction: Executes | None = None) -> Task[P, T]:
+    def using(
+        self,
+        *,
+        key: str | None = None,
+        tenant: str | None = None,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        wait: timedelta = timedelta(0),
+        transaction: Executes | None = None,
+    ) -> Task[P, T]:
         """The same task with options. key: instead of the intent's. wait: how long `run` waits for one who has it."""
         if transaction is not None:
-            raise Misuse("using(transaction=...) enqueues within a PostgreSQL transaction of yours, and this store is SQLite, which "
-                         "has one writer; enqueue after your commit, with a key")
+            raise Misuse(
+                "using(transaction=...) enqueues within a PostgreSQL transaction of yours, and this store is SQLite, which "
+                "has one writer; enqueue after your commit, with a key"
+            )
         if run_at is not None and run_at.tzinfo is None:
             raise Misuse(f"run_at={run_at} has no time zone; write datetime.now(timezone.utc) + ...")
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1000:
@@ -210,8 +222,10 @@ class Task(Generic[P, T]):
         key = options.key
         if key is None:
             if not work.intent:
-                raise Misuse(f"{what}: nothing says which work this is, so it cannot be kept once; declare intent=('...',) or write "
-                             f"{work.fn.__name__}.using(key='...').enqueue(...)")
+                raise Misuse(
+                    f"{what}: nothing says which work this is, so it cannot be kept once; declare intent=('...',) or write "
+                    f"{work.fn.__name__}.using(key='...').enqueue(...)"
+                )
             intent = {name: data[name] for name in work.intent}
             for name, value in intent.items():
                 keys.check_intent(value, f"{what}: intent {name}")
@@ -241,12 +255,20 @@ class Task(Generic[P, T]):
 
         def __call__(self, *_: Any, **__: Any) -> NoReturn:
             name = self._work.fn.__name__
-            raise Misuse(f"task {self.name} is not called, it is accepted: write {name}.enqueue(...), or {name}.run(...) to run it here")
+            raise Misuse(
+                f"task {self.name} is not called, it is accepted: write {name}.enqueue(...), or {name}.run(...) to run it here"
+            )
 
 
 class Options:
     """What `using` says."""
 
-    def __init__(self, key: str | None = None, tenant: str | None = None, priority: int = 0, run_at: datetime | None = None,
-                 wait: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self,
+        key: str | None = None,
+        tenant: str | None = None,
+        priority: int = 0,
+        run_at: datetime | None = None,
+        wait: timedelta = timedelta(0),
+    ) -> None:
         self.key, self.tenant, self.priority, self.run_at, self.wait = key, tenant, priority, run_at, wait

@@ -7,7 +7,6 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from semel.decorated import not_in_loop
@@ -109,8 +108,9 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         self.ref = Ref(accepted(task, (yield Await(ticket))), self._order.tenant, app=self._app)
         ledger = yield from take(runtime, self.ref, FOR_EVER, self._wait)
         session = runtime.session()
-        attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits,
-                          hold_seconds=self._wait.total_seconds())
+        attempt = Attempt(
+            runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits, hold_seconds=self._wait.total_seconds()
+        )
         try:
             ready = yield from attempts.prepare(attempt)
         except BaseException:
@@ -180,8 +180,15 @@ def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generat
 
 def _attempt(runtime: Runtime, work: Declared, ledger: Ledger, wait: timedelta) -> Generator[Request, Any, tasks.Task]:
     session = runtime.session()
-    attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms,
-                      hold_seconds=wait.total_seconds())
+    attempt = Attempt(
+        runtime,
+        session,
+        ledger,
+        unfenced=runtime.unfenced,
+        limits=work.limits,
+        timeout_ms=work.timeout_ms,
+        hold_seconds=wait.total_seconds(),
+    )
     try:
         yield from attempts.run(attempt, work)
     finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, TypeVar
 from semel.errors import Misuse
 
 if TYPE_CHECKING:
-    from semel.errors import Why
+    pass
 
 T = TypeVar("T")
 Json = Any  # what json.loads gives: None, bool, int, float, str, list, dict
@@ -118,11 +118,19 @@ class Submission:
     timeout; read it again before each request and hand it to the client as its timeout. connection: with `Atomic()` only.
     """
 
-    __slots__ = ("attempt", "connection", "key", "number", "task_id", "tenant", "token", "_deadline", "_now")
+    __slots__ = ("_deadline", "_now", "attempt", "connection", "key", "number", "task_id", "tenant", "token")
 
     def __init__(
-        self, *, key: str, token: int, tenant: str, task_id: str, attempt: int, number: int,
-        deadline: float, now: Callable[[], float],
+        self,
+        *,
+        key: str,
+        token: int,
+        tenant: str,
+        task_id: str,
+        attempt: int,
+        number: int,
+        deadline: float,
+        now: Callable[[], float],
     ) -> None:
         self.key = key
         self.token = token
@@ -197,9 +205,7 @@ class Lookup(Recovery):
     time in which provider, proxies and queues may act on a request whose sender is gone, plus the lookup's lag.
     """
 
-    def __init__(
-        self, fn: Callable[Concatenate[Submission, ...], Verdict | Awaitable[Verdict]], *, settle: timedelta
-    ) -> None:
+    def __init__(self, fn: Callable[Concatenate[Submission, ...], Verdict | Awaitable[Verdict]], *, settle: timedelta) -> None:
         if not callable(fn):
             raise Misuse(f"Lookup takes a function, not {fn!r}; write Lookup(find_it, settle=timedelta(seconds=30))")
         _not_negative("settle", settle)
@@ -237,8 +243,8 @@ class Limits:
 class Awaits(Protocol):
     """Gives results of tasks; an App."""
 
-    def result_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any: ...  # noqa: D102
-    async def aresult_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any: ...  # noqa: D102
+    def result_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any: ...
+    async def aresult_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)

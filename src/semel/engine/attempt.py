@@ -20,7 +20,7 @@ from semel.machine import effects as e
 from semel.machine import keys as k
 from semel.machine import recovery as r
 from semel.machine import tasks
-from semel.model import Code, Delivery, EffectState, Execution, Limits, Refusal
+from semel.model import Code, Delivery, EffectState, Limits, Refusal
 from semel.store.writer import Signal
 
 if TYPE_CHECKING:
@@ -42,8 +42,17 @@ class Exit:
 class Attempt:
     """One delivery of a task to this process. `unfenced`: "" or why nothing can stop its code (R4)."""
 
-    def __init__(self, runtime: Runtime, session: Session, ledger: Ledger, *, unfenced: str, limits: Limits | None = None,
-                 timeout_ms: int | None = None, hold_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        session: Session,
+        ledger: Ledger,
+        *,
+        unfenced: str,
+        limits: Limits | None = None,
+        timeout_ms: int | None = None,
+        hold_seconds: float = 0.0,
+    ) -> None:
         self.runtime, self.session, self.ledger = runtime, session, ledger
         self.desk, self.clock = runtime.desk, runtime.desk.clock
         self.number, self.token = ledger.state.attempt, ledger.state.token
@@ -105,7 +114,7 @@ class Attempt:
         if owner == self.ledger.state.id:
             return True
         row = self.desk.store.task(self.ledger.tenant, owner)
-        return row is None or row.delivery in (Delivery.DEAD_LETTERED, Delivery.ACKNOWLEDGED) or row.execution == Execution.CANCELLED
+        return row is None or row.delivery in (Delivery.DEAD_LETTERED, Delivery.ACKNOWLEDGED)
 
     def facts(self, known: e.Effect) -> r.Facts:
         """What this process knows for the ladder."""
@@ -127,42 +136,41 @@ class Attempt:
     def look_at_time(self) -> None:
         """Between effects: whether the attempt may go on."""
         if self._until is not None and self.clock.boot() > self._until:
-            self._leave(Exit("fail", "the task's timeout was over"))
+            raise self._left(Exit("fail", "the task's timeout was over"))
 
     def suspend(self, refusal: Refusal, key: str, effect: Effect | None) -> Generator[Request, Any, NoReturn]:
         """The machine said no, and it is nothing for the agent to read."""
         if refusal.code in (Code.STALE_TOKEN, Code.FENCED):
-            self._leave(Exit("gone", refusal.message))
+            raise self._left(Exit("gone", refusal.message))
         if effect is not None and effect.scope == "tenant" and refusal.code in (Code.IN_FLIGHT, Code.UNKNOWN_OUTSTANDING):
             yield from self.ledger.commit(tasks.Join(self.token, key, effect.name))
-        if refusal.code is Code.CANCELLED:
-            yield from self.park("cancelled", key, 0)
-        yield from self.park(refusal.message, key, RETRY_MS)
+        cancelled = refusal.code is Code.CANCELLED
+        raise (yield from self._suspended(Exit("park", refusal.message, key, 0 if cancelled else RETRY_MS)))
 
     def park(self, why: str, key: str, wait_ms: int) -> Generator[Request, Any, NoReturn]:
         """Give the task back until then."""
-        yield from self._suspended(Exit("park", why, key, wait_ms))
+        raise (yield from self._suspended(Exit("park", why, key, wait_ms)))
 
     def block(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
         """Only a person can help."""
-        yield from self._suspended(Exit("block", why, key))
+        raise (yield from self._suspended(Exit("block", why, key)))
 
     def suspend_fenced(self) -> Generator[Request, Any, NoReturn]:
         """This process may start nothing more."""
         yield Await(self.ledger.desk.writer.barrier(), 1.0)
-        self._leave(Exit("gone", self.session.fenced or "past the local deadline"))
+        raise self._left(Exit("gone", self.session.fenced or "past the local deadline"))
 
-    def _suspended(self, exit: Exit) -> Generator[Request, Any, NoReturn]:  # noqa: A002
+    def _suspended(self, exit: Exit) -> Generator[Request, Any, Suspended]:
         """On record, so that the machine refuses what a handler starts that swallowed the exception (R11)."""
         if not self.ledger.state.suspended:
             yield from self.ledger.commit(tasks.Suspend(self.token, exit.why, exit.key))
-        self._leave(exit)
+        return self._left(exit)
 
-    def _leave(self, exit: Exit) -> NoReturn:  # noqa: A002
+    def _left(self, exit: Exit) -> Suspended:
         with self._lock:
             if self.exit is None or exit.how == "gone":
                 self.exit = exit
-        raise Suspended(exit.why)
+        return Suspended(exit.why)
 
     def may_hold(self, seconds: float) -> bool:
         """Whether it may wait in place: a short while, or as long as its caller said that it would wait."""
@@ -192,9 +200,10 @@ class Attempt:
                 yield from self.park(f"{unknown.name} of task {unknown.sent[-1].task} is unknown", unknown.key, RETRY_MS)
             effect = self.runtime.effects.get(unknown.name)
             if effect is None:
-                yield from self.block(f"effect {unknown.name!r} is unknown to this code; declare it, or name it in formerly=", unknown.key)
-                return
-            yield from recover.climb(self, effect, unknown.key)
+                why = f"effect {unknown.name!r} is unknown to this code; declare it, or name it in formerly="
+                yield from self.block(why, unknown.key)
+            else:
+                yield from recover.climb(self, effect, unknown.key)
 
     def _first_unknown(self) -> e.Effect | None:
         state = self.ledger.state
@@ -230,7 +239,7 @@ class Attempt:
             return
         yield from self.ledger.commit(tasks.Fail(self.token, describe(error_of), now, random.random(), fatal))
 
-    def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:  # noqa: A002
+    def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:
         if exit.how == "park":
             yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms))
         elif exit.how == "block":

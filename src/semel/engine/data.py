@@ -27,8 +27,10 @@ def hints_of(fn: Callable[..., Any], what: str) -> dict[str, Any]:
     try:
         return typing.get_type_hints(fn, include_extras=True)
     except Exception as error:
-        raise Misuse(f"{what}: an annotation of {fn.__qualname__} cannot be resolved ({error}); "
-                     f"define or import the type above the function, at module level") from error
+        raise Misuse(
+            f"{what}: an annotation of {fn.__qualname__} cannot be resolved ({error}); "
+            f"define or import the type above the function, at module level"
+        ) from error
 
 
 class Value:
@@ -40,8 +42,10 @@ class Value:
         try:
             self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
-            raise Misuse(f"{what} is annotated {_name(annotation)}, which is not data that semel can record and hand to another "
-                         f"process; take plain data (str, int, a pydantic model, a dataclass) and get clients from the module") from error
+            raise Misuse(
+                f"{what} is annotated {_name(annotation)}, which is not data that semel can record and hand to another "
+                f"process; take plain data (str, int, a pydantic model, a dataclass) and get clients from the module"
+            ) from error
 
     def validate(self, value: Any) -> Any:
         """The value as its type. Raises pydantic's ValidationError."""

@@ -88,11 +88,16 @@ class Work:
 def names_of(value: object, field: str, what: str, known: Parameters) -> tuple[str, ...]:
     """A tuple of parameter names, checked."""
     if isinstance(value, str) or not isinstance(value, tuple | list) or not all(isinstance(v, str) for v in value):
-        raise Misuse(f"{what}: {field} must be a tuple of parameter names, not {value!r}; write {field}=({value!r},)"
-                     if isinstance(value, str) else f"{what}: {field} must be a tuple of parameter names, not {value!r}")
+        raise Misuse(
+            f"{what}: {field} must be a tuple of parameter names, not {value!r}; write {field}=({value!r},)"
+            if isinstance(value, str)
+            else f"{what}: {field} must be a tuple of parameter names, not {value!r}"
+        )
     for name in value:
         if name not in known.values:
-            raise Misuse(f"{what}: {field} names {name!r}, which is no parameter of it; it has {', '.join(known.values) or 'none'}")
+            raise Misuse(
+                f"{what}: {field} names {name!r}, which is no parameter of it; it has {', '.join(known.values) or 'none'}"
+            )
     return tuple(value)
 
 
@@ -101,14 +106,25 @@ def submission_first(fn: Callable[..., Any], what: str) -> None:
     first = next(iter(inspect.signature(fn).parameters.values()), None)
     if first is None or hints_of(fn, what).get(first.name) is not Submission:
         shown = f"{first.name!r}" if first else "none"
-        raise Misuse(f"{what}: its first parameter must be a semel.Submission, and is {shown}; "
-                     f"write def {fn.__name__}(submission: semel.Submission, ...)")
+        raise Misuse(
+            f"{what}: its first parameter must be a semel.Submission, and is {shown}; "
+            f"write def {fn.__name__}(submission: semel.Submission, ...)"
+        )
 
 
 def effect(
-    fn: Callable[..., Any], *, intent: tuple[str, ...], material: tuple[str, ...], recovery: Recovery | list[Recovery],
-    scope: Literal["task", "tenant"], not_done: tuple[type[Exception], ...], tries: int, timeout: timedelta,
-    per_task: int | None, name: str | None, formerly: tuple[str, ...],
+    fn: Callable[..., Any],
+    *,
+    intent: tuple[str, ...],
+    material: tuple[str, ...],
+    recovery: Recovery | list[Recovery],
+    scope: Literal["task", "tenant"],
+    not_done: tuple[type[Exception], ...],
+    tries: int,
+    timeout: timedelta,
+    per_task: int | None,
+    name: str | None,
+    formerly: tuple[str, ...],
 ) -> Effect:
     """The declaration of an effect. Raises `Misuse`."""
     what = f"effect {name or getattr(fn, '__name__', fn)}"
@@ -133,11 +149,15 @@ def effect(
 def exceptions(not_done: object, what: str) -> tuple[type[Exception], ...]:
     """The declared exceptions that prove that nothing happened."""
     if not isinstance(not_done, tuple) or not all(isinstance(t, type) and issubclass(t, Exception) for t in not_done):
-        raise Misuse(f"{what}: not_done must be a tuple of exception types, not {not_done!r}; write not_done=(ConnectionRefusedError,)")
+        raise Misuse(
+            f"{what}: not_done must be a tuple of exception types, not {not_done!r}; write not_done=(ConnectionRefusedError,)"
+        )
     for kind in not_done:
         if issubclass(TimeoutError, kind) or issubclass(ConnectionResetError, kind):
-            raise Misuse(f"{what}: not_done={kind.__name__} would take a timeout or a cut connection for proof that nothing "
-                         f"happened; name only what is raised before the first byte is sent, as ConnectionRefusedError")
+            raise Misuse(
+                f"{what}: not_done={kind.__name__} would take a timeout or a cut connection for proof that nothing "
+                f"happened; name only what is raised before the first byte is sent, as ConnectionRefusedError"
+            )
     return not_done
 
 
@@ -158,8 +178,10 @@ def ladder(recovery: Recovery | list[Recovery], what: str, parameters: Parameter
         elif isinstance(rung, Repeat):
             rungs.append(Rung("repeat"))
         elif isinstance(rung, Atomic):
-            raise Misuse(f"{what}: Atomic() writes in a PostgreSQL ledger, which this version of semel does not have yet; "
-                         f"write through a Resend(within=None) or a Lookup instead")
+            raise Misuse(
+                f"{what}: Atomic() writes in a PostgreSQL ledger, which this version of semel does not have yet; "
+                f"write through a Resend(within=None) or a Lookup instead"
+            )
         else:
             raise Misuse(f"{what}: {rung!r} is no recovery; write recovery=semel.Ask()")
     return tuple(rungs), lookups
@@ -173,8 +195,10 @@ def looked(lookup: Lookup, what: str, parameters: Parameters) -> Looked:
     names = [p.name for p in list(inspect.signature(fn).parameters.values())[1:]]
     for wanted in names:
         if wanted not in parameters.values:
-            raise Misuse(f"{what}: lookup {name} asks for {wanted!r}, which is no parameter of the effect; "
-                         f"it may ask for {', '.join(parameters.values)}")
+            raise Misuse(
+                f"{what}: lookup {name} asks for {wanted!r}, which is no parameter of the effect; "
+                f"it may ask for {', '.join(parameters.values)}"
+            )
     return Looked(fn, is_async(fn), tuple(names))
 
 
@@ -185,8 +209,15 @@ def step(fn: Callable[..., Any], *, name: str | None) -> Step:
 
 
 def task(
-    fn: Callable[..., Any], *, intent: tuple[str, ...] | None, queue: str, retry: Retry, limits: Limits,
-    timeout: timedelta | None, name: str | None, formerly: tuple[str, ...],
+    fn: Callable[..., Any],
+    *,
+    intent: tuple[str, ...] | None,
+    queue: str,
+    retry: Retry,
+    limits: Limits,
+    timeout: timedelta | None,
+    name: str | None,
+    formerly: tuple[str, ...],
 ) -> Work:
     """The declaration of a task. Raises `Misuse`."""
     what = f"task {name or getattr(fn, '__name__', fn)}"
@@ -211,9 +242,14 @@ class Registry(Generic[D]):
         """Raises `Misuse` for a second of one name."""
         for name in (declared.name, *declared.formerly):
             other = self._known.get(name)
-            if other is not None and (other.fn.__module__, other.fn.__qualname__) != (declared.fn.__module__, declared.fn.__qualname__):
-                raise Misuse(f"two {self._what}s are called {name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
-                             f"{declared.fn.__module__}.{declared.fn.__qualname__}; give one a name of its own: name='...'")
+            if other is not None and (other.fn.__module__, other.fn.__qualname__) != (
+                declared.fn.__module__,
+                declared.fn.__qualname__,
+            ):
+                raise Misuse(
+                    f"two {self._what}s are called {name!r}: {other.fn.__module__}.{other.fn.__qualname__} and "
+                    f"{declared.fn.__module__}.{declared.fn.__qualname__}; give one a name of its own: name='...'"
+                )
             self._known[name] = declared
 
     def get(self, name: str) -> D | None:

@@ -82,6 +82,16 @@ def _in_thread(call: Call, done: Signal) -> None:
     THREADS.run(work)
 
 
+async def in_own_thread(work: Callable[[], T]) -> T:
+    """Run `work` on a thread of its own, in a copy of this context, and await its end."""
+    done = Signal()
+    _in_thread(Call(work, False), done)
+    reply = await wait_for_signal(done)
+    if isinstance(reply, Raised):
+        raise reply.error
+    return reply.value  # type: ignore[no-any-return]
+
+
 def _run_here(call: Call) -> Returned | Raised:
     try:
         if call.is_async:

@@ -49,8 +49,17 @@ class Proposal:
     generation: int
 
 
-def part_of_task(tenant: str, before: tasks.Task | None, head: Head, events: tuple[j.Happened, ...], *, actor: str, token: int,
-                 at: int, id: str) -> tuple[Part, tasks.Task, Head]:  # noqa: A002 - as in the journal
+def part_of_task(
+    tenant: str,
+    before: tasks.Task | None,
+    head: Head,
+    events: tuple[j.Happened, ...],
+    *,
+    actor: str,
+    token: int,
+    at: int,
+    id: str,
+) -> tuple[Part, tasks.Task, Head]:
     """A task's share of a change, and where it leaves the task."""
     after = before or tasks.Task()
     stream = after.id or next(event.task for event in events if isinstance(event, j.Enqueued))
@@ -87,12 +96,13 @@ class KeyStream:
         if rows:
             self.head = Head(rows[-1].seq, rows[-1].hash)
 
-    def part(self, events: tuple[j.Happened, ...], *, actor: str, at: int, id: str) -> Part:  # noqa: A002
+    def part(self, events: tuple[j.Happened, ...], *, actor: str, at: int, id: str) -> Part:
         """Its share of a change; the stream moves on."""
         before, head = self.state, self.head
         token = max([before.token, *(ev.token for ev in events if isinstance(ev, j.Intended))])
-        rows = j.seal(events, tenant=self.tenant, stream=self.name, seq=head.seq, previous=head.hash, actor=actor, token=token,
-                      at=at, id=id)
+        rows = j.seal(
+            events, tenant=self.tenant, stream=self.name, seq=head.seq, previous=head.hash, actor=actor, token=token, at=at, id=id
+        )
         for event in events:
             self.state = tasks.apply_key(self.state, event, at)
         self.head = Head(rows[-1].seq, rows[-1].hash)
@@ -139,8 +149,9 @@ class Ledger:
 
     # --- proposing ---
 
-    def propose(self, command: tasks.Command, *, guard: Guard | None = None, scope: str = "task",
-                waited_for: bool = True) -> Proposal | Refusal:
+    def propose(
+        self, command: tasks.Command, *, guard: Guard | None = None, scope: str = "task", waited_for: bool = True
+    ) -> Proposal | Refusal:
         """Decide on what is known here, and queue the change. Does not wait."""
         with self.lock:
             if isinstance(command, e.EffectCommand) and (scope == "tenant" or command.key in self.keys):
@@ -168,8 +179,11 @@ class Ledger:
         """R8: an intend, and a finish, hold only while the joined keys stand where they stood."""
         if not isinstance(command, e.Intend | tasks.Finish):
             return ()
-        return tuple((self.tenant, key, stream.head.seq) for key, stream in sorted(self.keys.items())
-                     if key in self.state.joined and key != getattr(command, "key", ""))
+        return tuple(
+            (self.tenant, key, stream.head.seq)
+            for key, stream in sorted(self.keys.items())
+            if key in self.state.joined and key != getattr(command, "key", "")
+        )
 
     def _ended_shared(self, command: tasks.Command) -> dict[str, tuple[j.Happened, ...]]:
         """R2 for joined keys: the end of the attempt loses its submissions in the same change."""
@@ -183,8 +197,15 @@ class Ledger:
             for key, stream in self.keys.items()
         }  # fmt: skip
 
-    def _queue(self, decision: e.Decision, events: tuple[j.Happened, ...], more: dict[str, tuple[j.Happened, ...]],
-               guard: Guard | None, checks: tuple[tuple[str, str, int], ...], waited_for: bool) -> Proposal:
+    def _queue(
+        self,
+        decision: e.Decision,
+        events: tuple[j.Happened, ...],
+        more: dict[str, tuple[j.Happened, ...]],
+        guard: Guard | None,
+        checks: tuple[tuple[str, str, int], ...],
+        waited_for: bool,
+    ) -> Proposal:
         changed = {key: told for key, told in more.items() if told}
         if not events and not changed:
             return Proposal(decision, None, self.generation)
@@ -192,8 +213,9 @@ class Ledger:
         parts: list[Part] = []
         if events:
             token = max([self.state.token, *(ev.token for ev in events if isinstance(ev, j.Claimed))])
-            part, self.state, self.head = part_of_task(self.tenant, self.state, self.head, events, actor=self.actor, token=token,
-                                                       at=at, id=identity)
+            part, self.state, self.head = part_of_task(
+                self.tenant, self.state, self.head, events, actor=self.actor, token=token, at=at, id=identity
+            )
             parts.append(part)
         for key in sorted(changed):
             self.keys[key].pending += 1
@@ -224,8 +246,9 @@ class Ledger:
             for key in self.state.joined | self.keys.keys():
                 self.key_stream(key).reload(self.desk.store)
 
-    def commit(self, command: tasks.Command, *, guard: Callable[[], Guard] | None = None, scope: str = "task") -> (
-            Generator[Request, Any, e.Decision | Refusal]):
+    def commit(
+        self, command: tasks.Command, *, guard: Callable[[], Guard] | None = None, scope: str = "task"
+    ) -> Generator[Request, Any, e.Decision | Refusal]:
         """Decide, and wait until it is durable; decided again whenever a rival was faster. Raises `StoreUnavailable`."""
         for _ in range(MAX_REDECIDED):
             proposed = self.propose(command, guard=guard() if guard else None, scope=scope)

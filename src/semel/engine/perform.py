@@ -70,8 +70,15 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
         keys.check_intent(data[name], f"{effect.name}: intent {name}")
     state = attempt.ledger.state
     scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
-    key = keys.effect_key(attempt.desk.store.info.application, attempt.ledger.tenant, scope, effect.name,
-                          {name: data[name] for name in effect.intent}, occurrence, 0)
+    key = keys.effect_key(
+        attempt.desk.store.info.application,
+        attempt.ledger.tenant,
+        scope,
+        effect.name,
+        {name: data[name] for name in effect.intent},
+        occurrence,
+        0,
+    )
     material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
     return Called(effect, values, data, key, keys.digest(data), material, occurrence)
 
@@ -137,8 +144,9 @@ def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decisio
         yield from attempt.suspend(decided, call.key, effect)
 
 
-def open_submission(attempt: Attempt, effect: Effect, key: str, intend: e.Intend, cap_ms: int | None = None) -> (
-        Generator[Request, Any, e.Decision | Refusal]):
+def open_submission(
+    attempt: Attempt, effect: Effect, key: str, intend: e.Intend, cap_ms: int | None = None
+) -> Generator[Request, Any, e.Decision | Refusal]:
     """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
     seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
     doing = Doing(key, 0, 0, attempt.clock.boot(), seconds)
@@ -178,17 +186,29 @@ class Unknown:
     """Nobody can say."""
 
 
-def submit(attempt: Attempt, effect: Effect, doing: Doing, values: dict[str, Any]) -> Generator[Request, Any, Done | Clean | Unknown]:
+def submit(
+    attempt: Attempt, effect: Effect, doing: Doing, values: dict[str, Any]
+) -> Generator[Request, Any, Done | Clean | Unknown]:
     """Arm, check, call; then record what came of it. The intent is durable already."""
     runtime = attempt.runtime
-    code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
+    try:
+        code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
+    except OSError as error:
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, f"not sent: the kernel timer cannot be armed: {error}"))
+        raise Misuse(f"the kernel timer cannot be armed ({error}); semel.App(watchdog='never') does without it") from error
     if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
         code.ended()
         attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced"))
         yield from attempt.suspend_fenced()
     submission = Submission(
-        key=doing.key, token=doing.token, tenant=attempt.ledger.tenant, task_id=attempt.ledger.state.id, attempt=attempt.number,
-        number=doing.n, deadline=attempt.clock.boot() + doing.seconds, now=attempt.clock.boot,
+        key=doing.key,
+        token=doing.token,
+        tenant=attempt.ledger.tenant,
+        task_id=attempt.ledger.state.id,
+        attempt=attempt.number,
+        number=doing.n,
+        deadline=attempt.clock.boot() + doing.seconds,
+        now=attempt.clock.boot,
     )
 
     def late(outcome: Returned | Raised) -> None:
@@ -208,7 +228,9 @@ def submit(attempt: Attempt, effect: Effect, doing: Doing, values: dict[str, Any
     return answer
 
 
-def _outcome(effect: Effect, doing: Doing, reply: Returned | Raised) -> tuple[e.Confirm | e.Disprove | e.Lose, Done | Clean | Unknown]:
+def _outcome(
+    effect: Effect, doing: Doing, reply: Returned | Raised
+) -> tuple[e.Confirm | e.Disprove | e.Lose, Done | Clean | Unknown]:
     """What a reply proves. Anything that proves nothing is a loss, BaseException included."""
     key, n, token = doing.key, doing.n, doing.token
     if isinstance(reply, Returned):
@@ -240,15 +262,19 @@ def describe(error: BaseException) -> str:
 def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:
     """The recorded outcome of an effect, as its type, or raised again."""
     if known.unrecorded:
-        raise Misuse(f"effect {effect.name} ({known.key}) happened, but its result was not recorded: {known.unrecorded}; "
-                     f"look it up at the provider by its key")
+        raise Misuse(
+            f"effect {effect.name} ({known.key}) happened, but its result was not recorded: {known.unrecorded}; "
+            f"look it up at the provider by its key"
+        )
     if known.declined is not None and not known.confirmed:
         raise NotDone(known.declined.reason, retry=False, detail=known.declined.detail)
     try:
         return effect.result.decode(known.result)
     except NotRecordable as error:
-        raise Misuse(f"effect {effect.name} ({known.key}) is on record, but {error}; give the new result a default, or the effect "
-                     f"a new name") from error
+        raise Misuse(
+            f"effect {effect.name} ({known.key}) is on record, but {error}; give the new result a default, or the effect "
+            f"a new name"
+        ) from error
 
 
 def flight() -> Signal:

@@ -68,8 +68,9 @@ def backoff_of(retry: Retry) -> int:
     return int(retry.backoff.total_seconds() * 1000)
 
 
-def claim(desk: Desk, session: Session, works: Registry[Work], *, queues: Sequence[str], kinds: Sequence[str], limit: int) -> (
-        tuple[Ticket, set[tuple[str, str]]]):
+def claim(
+    desk: Desk, session: Session, works: Registry[Work], *, queues: Sequence[str], kinds: Sequence[str], limit: int
+) -> tuple[Ticket, set[tuple[str, str]]]:
     """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17)."""
     registered: set[tuple[str, str]] = set()
     at = desk.clock.wall_ms()
@@ -95,8 +96,19 @@ def claim_one(desk: Desk, session: Session, tenant: str, task: str, retry: Retry
     return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task)))
 
 
-def _claimed(desk: Desk, session: Session, registered: set[tuple[str, str]], tenant: str, state: tasks.Task, rows: list[Row],
-             retry: Retry, at: int, *, direct: bool, refused: list[Refusal] | None = None) -> tuple[Change, tasks.Task] | None:
+def _claimed(
+    desk: Desk,
+    session: Session,
+    registered: set[tuple[str, str]],
+    tenant: str,
+    state: tasks.Task,
+    rows: list[Row],
+    retry: Retry,
+    at: int,
+    *,
+    direct: bool,
+    refused: list[Refusal] | None = None,
+) -> tuple[Change, tasks.Task] | None:
     command = tasks.Claim(session.id, session.epoch, at, retry.max_attempts, retry.max_crashes, backoff_of(retry), direct)
     decided = tasks.decide(state, command)
     if isinstance(decided, Refusal):
@@ -109,8 +121,9 @@ def _claimed(desk: Desk, session: Session, registered: set[tuple[str, str]], ten
     registered.add((tenant, state.id))
     identity = change_id()
     head = START._replace(seq=rows[-1].seq, hash=rows[-1].hash)
-    part, after, _ = part_of_task(tenant, state, head, decided.events, actor=f"session:{session.id}", token=claimed.token, at=at,
-                                  id=identity)
+    part, after, _ = part_of_task(
+        tenant, state, head, decided.events, actor=f"session:{session.id}", token=claimed.token, at=at, id=identity
+    )
     return Change(identity, (part,), session.guard()), after
 
 

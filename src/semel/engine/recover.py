@@ -50,7 +50,9 @@ def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Be
         yield from attempt.ledger.commit(e.Credit(known.key, move.n, attempt.token))
     elif isinstance(move, r.Believe):
         waited = attempt.facts(known).waited_ms
-        yield from settle(attempt, e.Settle(known.key, attempt.token, "not_found", "person", waited_ms=waited, settle_ms=move.settle_ms))
+        yield from settle(
+            attempt, e.Settle(known.key, attempt.token, "not_found", "person", waited_ms=waited, settle_ms=move.settle_ms)
+        )
     else:
         yield from resend(attempt, effect, known, move)
 
@@ -114,9 +116,9 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
         return False
-    verdict, error = yield from ask(attempt, effect, looked, known, values)
-    if error is not None:
-        yield from attempt.block(error, known.key)
+    verdict, mistake = yield from ask(attempt, effect, looked, known, values)
+    if mistake is not None:
+        yield from attempt.block(mistake, known.key)
     how = f"lookup:{looked.fn.__name__}"
     if isinstance(verdict, Confirmed):
         yield from believe(attempt, effect, known, verdict, how)
@@ -143,13 +145,20 @@ def believe(attempt: Attempt, effect: Effect, known: e.Effect, verdict: Confirme
     yield from settle(attempt, e.Settle(known.key, attempt.token, "confirmed", how, data))
 
 
-def ask(attempt: Attempt, effect: Effect, looked: Looked, known: e.Effect, values: dict[str, Any]) -> (
-        Generator[Request, Any, tuple[Confirmed | NotFound | Conflict | Unavailable, str | None]]):
+def ask(
+    attempt: Attempt, effect: Effect, looked: Looked, known: e.Effect, values: dict[str, Any]
+) -> Generator[Request, Any, tuple[Confirmed | NotFound | Conflict | Unavailable, str | None]]:
     """Call the lookup. One that raises is unavailable; one that gives no verdict is a mistake in the code, told to a person."""
     seconds = effect.timeout_ms / 1000
     submission = Submission(
-        key=known.key, token=known.sent[-1].token, tenant=attempt.ledger.tenant, task_id=attempt.ledger.state.id,
-        attempt=attempt.number, number=len(known.sent), deadline=attempt.clock.boot() + seconds, now=attempt.clock.boot,
+        key=known.key,
+        token=known.sent[-1].token,
+        tenant=attempt.ledger.tenant,
+        task_id=attempt.ledger.state.id,
+        attempt=attempt.number,
+        number=len(known.sent),
+        deadline=attempt.clock.boot() + seconds,
+        now=attempt.clock.boot,
     )
     named = {name: values[name] for name in looked.names}
     reply = yield Call(attempt.runtime.looking(looked.fn), looked.is_async, (submission,), named, seconds)

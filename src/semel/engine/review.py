@@ -10,8 +10,8 @@ from semel.engine.requests import Request
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
 from semel.machine import tasks
+from semel.machine.projection import EffectRow
 from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
-from semel.store.contract import EffectRow
 
 
 def person(by: str) -> str:
@@ -36,8 +36,9 @@ def open_ledger(desk: Desk, tenant: str, task: str, actor: str) -> Ledger:
     return ledger
 
 
-def resolve(desk: Desk, row: EffectRow, verdict: Verdict, *, by: str, reason: str, seen: int | None, stopped: bool,
-            encode: Any) -> Generator[Request, Any, None]:
+def resolve(
+    desk: Desk, row: EffectRow, verdict: Verdict, *, by: str, reason: str, seen: int | None, stopped: bool, encode: Any
+) -> Generator[Request, Any, None]:
     """A person's verdict on an unknown effect; its task goes on."""
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
     if row.stream != row.task:

@@ -1,4 +1,4 @@
-"""What one App has at hand in one process: store, writer, session, watchdog, declarations. Made at first use, dropped at a fork."""
+"""What one App has at hand in one process: store, writer, session, watchdog. Made at first use, dropped at a fork."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class Code:
 class Runtime:
     """The parts that procedures need, put together. kernel_timer: whether this process lets itself be killed (R16)."""
 
-    def __init__(self, store: Store, effects: Registry[Effect], *, ttl: float, kernel_timer: bool, clock: Clock | None = None) -> None:
+    def __init__(
+        self, store: Store, effects: Registry[Effect], *, ttl: float, kernel_timer: bool, clock: Clock | None = None
+    ) -> None:
         self.lock = threading.Lock()
         clock = clock or Clock()
         self.desk = Desk(store, Writer(store), clock)
@@ -81,7 +83,9 @@ class Runtime:
                 session.start()
                 self._session = session
             if self._session.fenced:
-                raise Misuse(f"this process was fenced ({self._session.fenced}) and code of its last session still runs; restart it")
+                raise Misuse(
+                    f"this process was fenced ({self._session.fenced}) and code of its last session still runs; restart it"
+                )
             return self._session
 
     def _fenced(self, why: str) -> None:
@@ -149,7 +153,9 @@ class Runtime:
         """A task's handler."""
         return self._wrapped(fn, lambda: _set(current, attempt))
 
-    def _wrapped(self, fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]) -> Callable[..., Any]:
+    def _wrapped(
+        self, fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]
+    ) -> Callable[..., Any]:
         if is_async(fn):
 
             async def in_loop(*args: Any, **kwargs: Any) -> Any:

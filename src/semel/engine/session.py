@@ -1,4 +1,4 @@
-"""A session: one process's life. It beats, watches the others' beats, fences the dead, and takes back what they held (R14 to R17)."""
+"""A session: one process's life. It beats, watches others' beats, fences the dead, takes back what they held (R14 to R17)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from semel.engine.ledger import Desk, Ledger
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
+from semel.machine.projection import InflightRow
 from semel.model import Refusal
-from semel.store.contract import Guard, InflightRow, Landed, SessionRow
+from semel.store.contract import Guard, Landed, SessionRow
 from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
@@ -192,7 +193,8 @@ class Session:
             elif seen is None or seen.nonce != row.nonce:
                 self._watched[row.id] = Watched(row.nonce, 0.0, now)
             else:
-                gap = now - seen.last_look  # a long one, in which we did not look (the store was away, we were stopped), is not watching
+                # a long gap, in which we did not look (the store was away, we were stopped), is not watching
+                gap = now - seen.last_look
                 seen.still_seconds += gap if gap <= self.ttl / 2 else 0.0
                 seen.last_look = now
                 if seen.still_seconds >= row.ttl_ms / 1000:

@@ -282,11 +282,13 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
             return _no(Code.STALE_VIEW, f"submission {command.n} is not open")
         return Decision((j.Unfenced(command.key, command.n, command.why),) if not sub.unfenced else ())
     if isinstance(command, NoteSenderGone):
-        return Decision(tuple(
-            j.SenderGone(command.key, s.n, command.dead)
-            for s in effect.open
-            if s.session == command.session and not (s.dead if command.dead else s.fenced)
-        ))
+        return Decision(
+            tuple(
+                j.SenderGone(command.key, s.n, command.dead)
+                for s in effect.open
+                if s.session == command.session and not (s.dead if command.dead else s.fenced)
+            )
+        )
     if isinstance(command, Settle):
         return _settle(effect, command, standing)
     if isinstance(command, Credit):
@@ -347,7 +349,7 @@ def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal 
 
 def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal:
     """R9: the same key again, after it was confirmed."""
-    if c.digest == effect.digest or c.said == c.digest:
+    if c.digest in (effect.digest, c.said):
         return Decision(recorded=effect)
     if c.said is not None or standing.clean:
         message = f"{effect.name} was done, in other words; on purpose: using(occurrence=...)"
@@ -425,8 +427,10 @@ def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
         return _no(Code.STALE_VIEW, f"{effect.name} has moved on since you looked (it is {effect.state}): look again")
     if c.verdict == "not_found":
         if any(s.unfenced and not s.quiet for s in effect.open) and not c.stopped:
-            return _no(Code.UNKNOWN_OUTSTANDING,
-                       "a sender of it cannot be fenced by semel: say that its process has stopped (--process-stopped)")
+            return _no(
+                Code.UNKNOWN_OUTSTANDING,
+                "a sender of it cannot be fenced by semel: say that its process has stopped (--process-stopped)",
+            )
         return Decision((j.Answered(c.key, c.reason, c.stopped),))
     return Decision((j.Found(c.key, c.verdict, f"person:{c.by}", c.result, c.reason),))
 
@@ -442,16 +446,26 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return None  # a call that was declined before anything was on record
     effect = replace(effect, version=seq)
     if isinstance(event, j.Confirmed):
-        return _sub(replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict=""),
-                    event.n, close_all=True, ended=event.how == RETURNED)
+        return _sub(
+            replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict=""),
+            event.n,
+            close_all=True,
+            ended=event.how == RETURNED,
+        )
     if isinstance(event, j.Disproved):
         effect = _sub(effect, event.n, open=False, ended=True)
         return replace(effect, declined=event if event.final and not effect.open else effect.declined)
     if isinstance(event, j.Lost):
         sub = effect.submission(event.n)
         assert sub is not None
-        effect = _sub(effect, event.n, lost=True, ended=sub.ended or event.ended, fenced=sub.fenced or event.fenced,
-                      dead=sub.dead or event.dead)
+        effect = _sub(
+            effect,
+            event.n,
+            lost=True,
+            ended=sub.ended or event.ended,
+            fenced=sub.fenced or event.fenced,
+            dead=sub.dead or event.dead,
+        )
         return replace(effect, lost_at=effect.lost_at or at)
     if isinstance(event, j.Late):
         found = Evidence(event.n, event.outcome, event.result, event.reason, at)
@@ -470,8 +484,9 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
 def _apply_intended(effect: Effect | None, e: j.Intended, seq: int, at: int) -> Effect:
     sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced)
     if effect is None:
-        return Effect(e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), at,
-                      version=seq)
+        return Effect(
+            e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), at, version=seq
+        )
     clean = not effect.open
     return replace(
         effect, version=seq, sent=(*effect.sent, sent), clean_since=at if clean else effect.clean_since,
@@ -490,15 +505,32 @@ def _apply_found(effect: Effect, e: j.Found, at: int) -> Effect:
     return replace(effect, unavailable=effect.unavailable + 1, unavailable_since=effect.unavailable_since or at)
 
 
-def _sub(effect: Effect, n: int, *, close_all: bool = False, open: bool | None = None, lost: bool = False,  # noqa: A002
-         ended: bool = False, fenced: bool = False, dead: bool = False, unfenced: str = "") -> Effect:
+def _sub(
+    effect: Effect,
+    n: int,
+    *,
+    close_all: bool = False,
+    open: bool | None = None,
+    lost: bool = False,
+    ended: bool = False,
+    fenced: bool = False,
+    dead: bool = False,
+    unfenced: str = "",
+) -> Effect:
     """The effect with submission `n` changed: facts are only ever added, and a closed submission is never opened."""
     subs = []
     for s in effect.sent:
         if close_all and s.open:
             s = replace(s, open=False)
         if s.n == n:
-            s = replace(s, open=s.open and open is not False, lost=s.lost or lost, ended=s.ended or ended,
-                        fenced=s.fenced or fenced, dead=s.dead or dead, unfenced=unfenced or s.unfenced)
+            s = replace(
+                s,
+                open=s.open and open is not False,
+                lost=s.lost or lost,
+                ended=s.ended or ended,
+                fenced=s.fenced or fenced,
+                dead=s.dead or dead,
+                unfenced=unfenced or s.unfenced,
+            )
         subs.append(s)
     return replace(effect, sent=tuple(subs))

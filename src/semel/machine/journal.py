@@ -298,8 +298,7 @@ KINDS: dict[str, type[Happened]] = {
 
 # The fields of each kind with the value that need not be written; JSON knows no tuples, so those are named too.
 _FIELDS = {
-    kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls))
-    for kind, cls in KINDS.items()
+    kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
@@ -345,8 +344,9 @@ def event_of(kind: str, body: str) -> Happened:
         raise ValueError(f"the journal holds an event {kind!r} with fields that this version does not know") from error
 
 
-def chain(previous: bytes, *, tenant: str, stream: str, seq: int, kind: str, actor: str, token: int, at: int, body: str,
-          id: str) -> bytes:  # noqa: A002 - the column's name
+def chain(
+    previous: bytes, *, tenant: str, stream: str, seq: int, kind: str, actor: str, token: int, at: int, body: str, id: str
+) -> bytes:
     """The hash of a row: SHA-256 over the row before and every column, each with its length, so that none can be shifted."""
     hasher = hashlib.sha256(previous)
     for part in (tenant, stream, str(seq), kind, actor, str(token), str(at), id, body):
@@ -356,15 +356,17 @@ def chain(previous: bytes, *, tenant: str, stream: str, seq: int, kind: str, act
     return hasher.digest()
 
 
-def seal(events: tuple[Happened, ...], *, tenant: str, stream: str, seq: int, previous: bytes, actor: str, token: int,
-         at: int, id: str) -> tuple[Row, ...]:  # noqa: A002 - the column's name
+def seal(
+    events: tuple[Happened, ...], *, tenant: str, stream: str, seq: int, previous: bytes, actor: str, token: int, at: int, id: str
+) -> tuple[Row, ...]:
     """The rows of `events`, to follow the row `seq` whose hash is `previous`."""
     rows: list[Row] = []
     for event in events:
         seq += 1
         body = body_of(event)
-        previous = chain(previous, tenant=tenant, stream=stream, seq=seq, kind=event.kind, actor=actor, token=token,
-                         at=at, body=body, id=id)
+        previous = chain(
+            previous, tenant=tenant, stream=stream, seq=seq, kind=event.kind, actor=actor, token=token, at=at, body=body, id=id
+        )
         rows.append(Row(tenant, stream, seq, event.kind, actor, token, at, body, id, previous, event))
     return tuple(rows)
 
@@ -374,8 +376,18 @@ def broken(rows: list[Row], seq: int = 0, previous: bytes = GENESIS) -> str | No
     for row in rows:
         if row.seq != seq + 1:
             return f"row {seq + 1} is missing (the next is {row.seq})"
-        want = chain(previous, tenant=row.tenant, stream=row.stream, seq=row.seq, kind=row.kind, actor=row.actor,
-                     token=row.token, at=row.at, body=row.body, id=row.id)
+        want = chain(
+            previous,
+            tenant=row.tenant,
+            stream=row.stream,
+            seq=row.seq,
+            kind=row.kind,
+            actor=row.actor,
+            token=row.token,
+            at=row.at,
+            body=row.body,
+            id=row.id,
+        )
         if want != row.hash:
             return f"row {row.seq} ({row.kind}) was changed, or follows another row than it was written after"
         seq, previous = row.seq, row.hash

@@ -91,8 +91,25 @@ WHY_LENGTH = 300
 
 def task_row(tenant: str, t: Task) -> TaskRow:
     """The task's row."""
-    return TaskRow(tenant, t.id, t.kind, t.key, t.queue, t.priority, t.due, t.delivery.value, t.execution.value, t.attempt,
-                   t.token, t.session, t.failures, t.crashes, len(t.unknown), t.version, t.why[:WHY_LENGTH])
+    return TaskRow(
+        tenant,
+        t.id,
+        t.kind,
+        t.key,
+        t.queue,
+        t.priority,
+        t.due,
+        t.delivery.value,
+        t.execution.value,
+        t.attempt,
+        t.token,
+        t.session,
+        t.failures,
+        t.crashes,
+        len(t.unknown),
+        t.version,
+        t.why[:WHY_LENGTH],
+    )
 
 
 def ready_row(tenant: str, t: Task) -> ReadyRow | None:

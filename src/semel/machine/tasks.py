@@ -16,8 +16,9 @@ Every end of an attempt makes its submitted effects ambiguous in the same change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from immutables import Map
 
@@ -385,14 +386,15 @@ def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal
     return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
 
 
-_DECIDE = {
+_DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
 }  # fmt: skip
 
 
-def decide_shared(key: Key, task: Task, command: e.EffectCommand, shared: Mapping[str, Key], epoch: int = 0) -> (
-        tuple[tuple[j.Happened, ...], e.Decision] | Refusal):
+def decide_shared(
+    key: Key, task: Task, command: e.EffectCommand, shared: Mapping[str, Key], epoch: int = 0
+) -> tuple[tuple[j.Happened, ...], e.Decision] | Refusal:
     """R8: a command on a tenant-scoped key. The first part lands in the task's stream, the decision in the key's.
 
     For an intent and a settlement the caller must own `task`; an outcome is judged by the key's own token.
@@ -417,8 +419,9 @@ def next_token(key: Key, epoch: int) -> int:
     return (max(epoch, key.token >> EPOCH_SHIFT) << EPOCH_SHIFT) | counter
 
 
-def lose_shared(key: Key, task: str, attempt: int, why: str, *, fenced: bool = False, dead: bool = False) -> (
-        tuple[j.Happened, ...]):
+def lose_shared(
+    key: Key, task: str, attempt: int, why: str, *, fenced: bool = False, dead: bool = False
+) -> tuple[j.Happened, ...]:
     """R2 for a tenant-scoped key: the open submissions of an attempt that ends are lost, in the key's stream."""
     lost: list[j.Happened] = []
     for s in key.effect.open if key.effect else ():
@@ -460,9 +463,18 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
 
 
 def _apply_claimed(t: Task, c: j.Claimed) -> Task:
-    return replace(t, delivery=Delivery.LEASED, execution=Execution.RUNNING, attempt=c.attempt, token=c.token,
-                   session=c.session, max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms,
-                   suspended="")
+    return replace(
+        t,
+        delivery=Delivery.LEASED,
+        execution=Execution.RUNNING,
+        attempt=c.attempt,
+        token=c.token,
+        session=c.session,
+        max_attempts=c.max_attempts,
+        max_crashes=c.max_crashes,
+        backoff_ms=c.backoff_ms,
+        suspended="",
+    )
 
 
 def _left(t: Task, delivery: Delivery, execution: Execution, **more: object) -> Task:
@@ -476,8 +488,16 @@ def _rest(t: Task) -> Execution:
 
 def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
     crashes = t.crashes + 1
-    return _left(t, Delivery.QUEUED, _rest(t), crashes=crashes, alone=crashes >= t.max_crashes - 1, due=c.due, clean=False,
-                 why=f"lease lost ({c.proof})")
+    return _left(
+        t,
+        Delivery.QUEUED,
+        _rest(t),
+        crashes=crashes,
+        alone=crashes >= t.max_crashes - 1,
+        due=c.due,
+        clean=False,
+        why=f"lease lost ({c.proof})",
+    )
 
 
 def _apply_replayed(t: Task, c: j.Replayed) -> Task:
@@ -485,28 +505,46 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
     named = [seq for key, (seq, _) in t.steps.items() if key.rsplit(":", 2)[0] == c.from_step]
     first = min(named, default=0)
     steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
-    return _left(t, Delivery.QUEUED, _rest(t), failures=0, crashes=0, alone=False, clean=False, ending="", due=c.due,
-                 why=f"replayed: {c.why}", steps=steps)
+    return _left(
+        t,
+        Delivery.QUEUED,
+        _rest(t),
+        failures=0,
+        crashes=0,
+        alone=False,
+        clean=False,
+        ending="",
+        due=c.due,
+        why=f"replayed: {c.why}",
+        steps=steps,
+    )
 
 
-_APPLY = {
-    j.Enqueued: lambda t, c: replace(t, id=c.task, kind=c.name, key=c.key, args=c.args, queue=c.queue, priority=c.priority,
-                                     due=c.due),
+_APPLY: dict[type, Callable[[Task, Any], Task]] = {
+    j.Enqueued: lambda t, c: replace(
+        t, id=c.task, kind=c.name, key=c.key, args=c.args, queue=c.queue, priority=c.priority, due=c.due
+    ),
     j.Claimed: _apply_claimed,
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
     j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
     j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why),
-    j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="",
-                                   ending=""),
-    j.Failed: lambda t, c: _left(t, Delivery.QUEUED, Execution.UNKNOWN if t.unknown else Execution.FAILED,
-                                 failures=t.failures + 1, due=c.due, clean=False, why=c.error),
+    j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending=""),
+    j.Failed: lambda t, c: _left(
+        t,
+        Delivery.QUEUED,
+        Execution.UNKNOWN if t.unknown else Execution.FAILED,
+        failures=t.failures + 1,
+        due=c.due,
+        clean=False,
+        why=c.error,
+    ),
     j.LeaseLost: _apply_lease_lost,
-    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, Execution.UNKNOWN if t.unknown else t.execution, clean=False,
-                                  why=c.why),
+    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, Execution.UNKNOWN if t.unknown else t.execution, clean=False, why=c.why),
     j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why),
-    j.Ending: lambda t, c: replace(t, ending=c.how, why=c.why, due=c.due,
-                                   delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED),
+    j.Ending: lambda t, c: replace(
+        t, ending=c.how, why=c.why, due=c.due, delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED
+    ),
     j.Cancelled: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.CANCELLED, ending="", clean=False, why=c.why),
     j.DeadLettered: lambda t, c: _left(t, Delivery.DEAD_LETTERED, Execution.FAILED, ending="", clean=False, why=c.why),
     j.Replayed: _apply_replayed,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from semel.machine.journal import Row
-from semel.machine.projection import EffectRow, InflightRow, TaskRow, Tables, UnknownRow
+from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.machine.tasks import Task
 
 
@@ -166,7 +166,7 @@ class Store(Protocol):
         ...
 
     # sessions, on a connection of their own
-    def open_session(self, row: SessionRow) -> None: ...  # noqa: D102
+    def open_session(self, row: SessionRow) -> None: ...
     def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
         """Compare-and-set on the own beat: one of `known` nonces gives way to `nonce`. False: fenced."""
         ...
@@ -179,20 +179,31 @@ class Store(Protocol):
         """Those that are not fenced."""
         ...
 
-    def session(self, id: str) -> SessionRow | None: ...  # noqa: A002, D102
+    def session(self, id: str) -> SessionRow | None: ...
 
     # reads
-    def head(self, tenant: str, stream: str) -> Head: ...  # noqa: D102
-    def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]: ...  # noqa: D102
-    def task(self, tenant: str, task: str) -> TaskRow | None: ...  # noqa: D102
-    def find_task(self, tenant: str, kind: str, key: str) -> str | None: ...  # noqa: D102
-    def tasks(self, tenant: str | None, *, delivery: str = "", execution: str = "", kind: str = "", queue: str = "",
-              after: str = "", limit: int = 100) -> list[TaskRow]:
+    def head(self, tenant: str, stream: str) -> Head: ...
+    def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]: ...
+    def task(self, tenant: str, task: str) -> TaskRow | None: ...
+    def find_task(self, tenant: str, kind: str, key: str) -> str | None: ...
+    def tasks(
+        self,
+        tenant: str | None,
+        *,
+        delivery: str = "",
+        execution: str = "",
+        kind: str = "",
+        queue: str = "",
+        after: str = "",
+        limit: int = 100,
+    ) -> list[TaskRow]:
         """By id, newest first; `after`: the last id of the page before."""
         ...
 
-    def effect(self, tenant: str | None, key: str) -> EffectRow | None: ...  # noqa: D102
-    def effects(self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100) -> list[EffectRow]: ...  # noqa: D102
+    def effect(self, tenant: str | None, key: str) -> EffectRow | None: ...
+    def effects(
+        self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100
+    ) -> list[EffectRow]: ...
     def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
         """The unknown-work queue, oldest first."""
         ...

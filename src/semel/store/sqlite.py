@@ -16,9 +16,9 @@ from typing import Any
 
 import apsw
 
-from semel.errors import Misuse, StoreUnavailable
+from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
-from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, Tables, UnknownRow
+from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
 from semel.store import guardfile, sqlitefile
 from semel.store.contract import (
     Change,
@@ -190,7 +190,7 @@ class SQLite:
         """Those that are not fenced."""
         return [SessionRow(*row) for row in self._beats.all("living")]
 
-    def session(self, id: str) -> SessionRow | None:  # noqa: A002 - as in the contract
+    def session(self, id: str) -> SessionRow | None:
         """One session, fenced or not."""
         row = self._reader.one("session", (id,))
         return SessionRow(*row) if row else None
@@ -216,8 +216,17 @@ class SQLite:
         row = self._reader.one("find_task", (tenant, kind, key))
         return row[0] if row else None
 
-    def tasks(self, tenant: str | None, *, delivery: str = "", execution: str = "", kind: str = "", queue: str = "",
-              after: str = "", limit: int = 100) -> list[TaskRow]:
+    def tasks(
+        self,
+        tenant: str | None,
+        *,
+        delivery: str = "",
+        execution: str = "",
+        kind: str = "",
+        queue: str = "",
+        after: str = "",
+        limit: int = 100,
+    ) -> list[TaskRow]:
         """Tasks, newest first."""
         return [TaskRow(*row) for row in self._reader.all("tasks", (tenant, delivery, execution, kind, queue, after, limit))]
 
@@ -226,7 +235,9 @@ class SQLite:
         row = self._reader.one("effect", (tenant, key))
         return EffectRow(*row) if row else None
 
-    def effects(self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100) -> list[EffectRow]:
+    def effects(
+        self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100
+    ) -> list[EffectRow]:
         """Effects, by key."""
         return [EffectRow(*row) for row in self._reader.all("effects", (tenant, state, task, after, limit))]
 
@@ -292,7 +303,7 @@ class SQLite:
     def changed(self) -> int:
         """SQLite's own counter of other connections' commits."""
         with self._reader.lock, translated():
-            return int(self._reader.raw.execute("PRAGMA data_version").fetchall()[0][0])
+            return sqlitefile.number(self._reader.raw, "PRAGMA data_version")
 
 
 class _Batch:

@@ -30,8 +30,10 @@ def check_place(path: Path) -> None:
         raise Misuse(f"the store {path} cannot be written (SQLite writes its folder too); mend: chmod u+w {target}")
     kind = filesystem(folder)
     if kind in NETWORK:
-        raise Misuse(f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; "
-                     f"use a local disk, or PostgreSQL for several machines")
+        raise Misuse(
+            f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; "
+            f"use a local disk, or PostgreSQL for several machines"
+        )
 
 
 def filesystem(folder: Path) -> str:
@@ -81,7 +83,7 @@ def _prepare(raw: apsw.Connection, place: str) -> int:
             raw.executemany("INSERT INTO meta (name, value) VALUES (?, ?)", list(new.items()))
             raw.execute(f"PRAGMA application_id={APPLICATION_ID}")
             raw.execute(f"PRAGMA user_version={SCHEMA}")
-        epoch = int(raw.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchall()[0][0])
+        epoch = number(raw, "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch'")
         raw.execute("COMMIT")
         return epoch
     finally:
@@ -91,14 +93,21 @@ def _prepare(raw: apsw.Connection, place: str) -> int:
 
 def _check(raw: apsw.Connection, place: str) -> int:
     """The schema's version, 0 for an empty file."""
-    (application,) = raw.execute("PRAGMA application_id").fetchall()[0]
-    (version,) = raw.execute("PRAGMA user_version").fetchall()[0]
-    (tables,) = raw.execute("SELECT count(*) FROM sqlite_master").fetchall()[0]
+    application = number(raw, "PRAGMA application_id")
+    version = number(raw, "PRAGMA user_version")
+    tables = number(raw, "SELECT count(*) FROM sqlite_master")
     if tables and application != APPLICATION_ID:
         raise Misuse(f"{place} is a database of something else; give semel a file of its own: semel.App('sqlite:///agent.db')")
     if version > SCHEMA:
         raise Misuse(f"{place} has schema version {version}, and this semel knows {SCHEMA}; upgrade: pip install -U semel")
-    return int(version)
+    return version
+
+
+def number(raw: apsw.Connection, sql: str) -> int:
+    """The one integer that a statement gives."""
+    found = raw.execute(sql).fetchall()[0][0]
+    assert isinstance(found, int)
+    return found
 
 
 def inode(path: Path | None) -> tuple[int, int] | None:

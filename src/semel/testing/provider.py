@@ -201,11 +201,7 @@ class _Fault(BaseModel):
         self._random = random.Random(self.seed)
 
     def hits(self, call: _Call) -> bool:
-        fits = (
-            self.manner in (None, call.manner)
-            and self.action in (None, call.action)
-            and self.asks == (call.method == "GET")
-        )
+        fits = self.manner in (None, call.manner) and self.action in (None, call.action) and self.asks == (call.method == "GET")
         return fits and (self.probability is None or self._random.random() < self.probability)
 
 
@@ -411,8 +407,7 @@ class _Service:
 
     def _remembered(self, db: apsw.Connection, call: _Call) -> _Reply | None:
         row = db.execute(
-            "SELECT body, reply FROM act WHERE manner = 'keyed' AND action = ? AND key = ? AND at > ?"
-            " ORDER BY seq DESC LIMIT 1",
+            "SELECT body, reply FROM act WHERE manner = 'keyed' AND action = ? AND key = ? AND at > ? ORDER BY seq DESC LIMIT 1",
             (call.action, call.key, time.time() - self._retention),
         ).get
         if row is None:
@@ -464,9 +459,7 @@ class _Service:
 
 
 def _read(db: apsw.Connection, call: _Call) -> _Reply:
-    body = db.execute(
-        "SELECT body FROM act WHERE manner = 'named' AND action = ? AND name = ?", (call.action, call.name)
-    ).get
+    body = db.execute("SELECT body FROM act WHERE manner = 'named' AND action = ? AND name = ?", (call.action, call.name)).get
     return _error(404, f"no {call.action}/{call.name}") if body is None else _Reply(200, body)
 
 

@@ -1,0 +1,270 @@
+"""A worker: one process that claims tasks, runs their attempts, and stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from semel.app import App
+from semel.engine import attempt as attempts
+from semel.engine import drive
+from semel.engine.attempt import Attempt, Exit
+from semel.engine.declare import Work
+from semel.engine.ledger import Ledger
+from semel.engine.queue import claim, not_taken
+from semel.errors import Misuse, StoreUnavailable
+from semel.machine import tasks
+from semel.model import Refusal
+from semel.store.contract import ClaimedTask, Claims, Fenced
+
+log = logging.getLogger("semel")
+POLL_SECONDS = 0.02  # how often to ask whether another process has written: a read of one number
+LOOK_SECONDS = 1.0  # how often to look all the same
+MOST_AT_ONCE = 100  # claimed in one transaction
+GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
+IDLE_HORIZON_MS = 60_000  # until_idle waits for what falls due so soon
+
+
+@dataclass(eq=False)
+class Running:
+    """One attempt under way in this process."""
+
+    attempt: Attempt
+    task: asyncio.Task[None]
+
+
+class Worker:
+    """Claims and runs. concurrency: attempts at a time. until_idle: return when nothing is due any more."""
+
+    def __init__(self, app: App, *, queues: list[str] | None, concurrency: int, until_idle: bool) -> None:
+        if concurrency < 1:
+            raise Misuse(f"concurrency={concurrency} runs nothing; write concurrency=1 or more")
+        if isinstance(queues, str):
+            raise Misuse(f"queues must be a list of names; write queues=[{queues!r}]")
+        app.load()
+        works = {work.name: work for name in app.declared_tasks.names() if (work := app.declared_tasks.get(name))}
+        if not works:
+            raise Misuse(
+                "this app declares no task, so a worker has nothing to do; declare one with @app.task(...), or name its "
+                "module: semel.App(modules=('my.tasks',))"
+            )
+        declared = {work.queue for work in works.values()}
+        self.queues = tuple(queues) if queues else tuple(sorted(declared))
+        self.kinds = app.declared_tasks.names()
+        self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
+        self._running: set[Running] = set()
+        self._alone: deque[ClaimedTask] = deque()
+        self._stopping = False
+        self._failed = ""
+        self._told_of: set[tuple[str, str]] = set()
+        self._wake = asyncio.Event()
+        self._due: int | None = None  # when the first waiting task falls due, as last seen
+
+    # --- the loop ---
+
+    async def run(self) -> None:
+        """Until told to stop, fenced, or (until_idle) idle."""
+        loop = asyncio.get_running_loop()
+        self._app.be_worker()
+        runtime = await asyncio.to_thread(lambda: self._app.runtime)
+        runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
+        self._session = await asyncio.to_thread(runtime.session)
+        self._runtime = runtime
+        await asyncio.to_thread(self._session.tend)
+        with self._signals(loop):
+            await self._loop()
+            await self._drain()
+        if self._failed:
+            raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
+
+    async def _loop(self) -> None:
+        store = self._runtime.desk.store
+        seen, looked = -1, 0.0
+        clock = asyncio.get_running_loop().time
+        while not self._stopping:
+            now = clock()
+            changed = store.changed()
+            if changed != seen or now - looked >= LOOK_SECONDS or self._wake.is_set():
+                self._wake.clear()
+                seen, looked = changed, now
+                claimed = await self._claim_due()
+                if claimed:
+                    continue
+                if self._until_idle and self._idle():
+                    return
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Until something of ours ends, or it is time to look whether others wrote."""
+        due = self._due
+        now = self._runtime.desk.clock.raw_ms()
+        pause = POLL_SECONDS if due is None else max(0.0, min(POLL_SECONDS, (due - now) / 1000))
+        if due is not None and due <= now and self._free():
+            self._wake.set()
+            return
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), pause or POLL_SECONDS)
+
+    def _free(self) -> int:
+        return 0 if self._alone else self._concurrency - len(self._running)
+
+    def _idle(self) -> bool:
+        if self._running or self._alone:
+            return False
+        return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
+
+    async def _claim_due(self) -> int:
+        """Claim what is due, if anything is and there is room; start what may start alone."""
+        self._start_alone()
+        store, clock = self._runtime.desk.store, self._runtime.desk.clock
+        self._due = store.next_due(self.queues, self.kinds)
+        self._tell_of_foreign()
+        free = self._free()
+        if free <= 0 or self._due is None or self._due > clock.wall_ms():
+            return 0
+        ticket, registered = claim(
+            self._runtime.desk,
+            self._session,
+            self._app.declared_tasks,
+            queues=self.queues,
+            kinds=self.kinds,
+            limit=min(free, MOST_AT_ONCE),
+        )
+        outcome = await drive.wait_for_signal(ticket)
+        not_taken(self._session, registered, outcome)
+        if isinstance(outcome, Fenced):
+            self._session.fence_self(outcome.why)
+            return 0
+        if not isinstance(outcome, Claims):
+            log.warning("semel: nothing could be claimed: %s", outcome)
+            await asyncio.sleep(1.0)
+            return 0
+        for taken in outcome.tasks:
+            if taken.task.alone:
+                self._alone.append(taken)
+            else:
+                self._start(taken)
+        self._start_alone()
+        return len(outcome.tasks)
+
+    def _tell_of_foreign(self) -> None:
+        for queue, kind in self._runtime.desk.store.foreign(self.queues, self.kinds):
+            if (queue, kind) not in self._told_of:
+                self._told_of.add((queue, kind))
+                log.warning(
+                    "semel: queue %r holds tasks of kind %r, which this worker does not know; they are left for others",
+                    queue,
+                    kind,
+                )
+
+    # --- attempts ---
+
+    def _start_alone(self) -> None:
+        """A task that may kill its worker runs once alone before it is given up: a kill takes its neighbours along."""
+        if self._alone and not self._running:
+            self._start(self._alone.popleft())
+
+    def _start(self, taken: ClaimedTask) -> None:
+        runtime, session = self._runtime, self._session
+        ledger = Ledger(runtime.desk, taken.tenant, taken.task, taken.head, f"session:{session.id}")
+        work = self._app.declared_tasks.get(taken.task.kind)
+        assert work is not None
+        attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms)
+        running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
+        self._running.add(running)
+        running.task.add_done_callback(lambda _: self._ended(running))
+
+    async def _attempt(self, attempt: Attempt, work: Work) -> None:
+        state = attempt.ledger.state
+        try:
+            if work.is_async:
+                await drive.arun(attempts.run(attempt, work))
+            else:
+                await drive.in_own_thread(lambda: drive.run(attempts.run(attempt, work)))
+        except StoreUnavailable as error:
+            log.warning("semel: task %s: the store did not answer, the attempt is given back: %s", state.id, error)
+        except Exception:
+            log.exception("semel: task %s: the attempt broke; it is given back", state.id)
+
+    def _ended(self, running: Running) -> None:
+        self._running.discard(running)
+        ledger = running.attempt.ledger
+        self._session.held.discard((ledger.tenant, ledger.state.id))
+        self._wake.set()
+
+    # --- stopping ---
+
+    @contextlib.contextmanager
+    def _signals(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._asked_to_stop)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def _asked_to_stop(self) -> None:
+        """First: stop claiming, drain, give back. Second: at once; what was held is taken back by others."""
+        if self._stopping:
+            log.warning("semel: stopping at once")
+            logging.shutdown()
+            os._exit(130)
+        log.warning("semel: stopping: %d attempt(s) run on for at most %g s", len(self._running), GRACE_SECONDS)
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop claiming, and drain."""
+        self._stopping = True
+        for running in self._running:
+            running.attempt.stopping = True
+        self._wake.set()
+
+    def _fenced(self, why: str) -> None:
+        self._failed = why
+        self.stop()
+
+    async def _drain(self) -> None:
+        """Let what runs end; give back what has not, and what never started."""
+        while self._alone:
+            await self._give_back(self._alone.popleft())
+        if self._running:
+            await asyncio.wait([r.task for r in self._running], timeout=GRACE_SECONDS)
+        for running in list(self._running):
+            await self._give_up(running)
+        await asyncio.to_thread(self._flush)
+
+    def _flush(self) -> None:
+        self._runtime.desk.writer.barrier().wait(10)
+
+    async def _give_back(self, taken: ClaimedTask) -> None:
+        ledger = Ledger(self._runtime.desk, taken.tenant, taken.task, taken.head, f"session:{self._session.id}")
+        park = tasks.Park(taken.task.token, "the worker stopped before it started", self._runtime.desk.clock.wall_ms())
+        await drive.arun(ledger.commit(park))
+        self._session.held.discard((taken.tenant, taken.task.id))
+
+    async def _give_up(self, running: Running) -> None:
+        """It outlived the grace: its task goes back, what it submitted is ambiguous, and its code may start nothing more."""
+        attempt = running.attempt
+        attempt.exit = attempt.exit or Exit("park", "the worker stopped")
+        park = tasks.Park(attempt.token, "the worker stopped while it ran", attempt.clock.wall_ms())
+        decided = await drive.arun(attempt.ledger.commit(park))
+        if not isinstance(decided, Refusal):
+            log.warning("semel: task %s was given back while it ran", attempt.ledger.state.id)
+        running.task.cancel()
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    """For loops that may be closed already."""
+    with contextlib.suppress(RuntimeError):
+        call()
