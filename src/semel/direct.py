@@ -15,7 +15,7 @@ from semel.engine import drive
 from semel.engine.attempt import Attempt
 from semel.engine.declare import Work as Declared
 from semel.engine.ledger import Ledger
-from semel.engine.queue import Order, accepted, claim_one, enqueue
+from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
 from semel.engine.requests import Await, Raised, Request, Returned, Sleep
 from semel.engine.runtime import Runtime, current
 from semel.engine.views import state_of
@@ -57,13 +57,14 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
     until = time.monotonic() + wait.total_seconds()
     while True:
         refused: list[Refusal] = []
-        outcome = yield Await(claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused))
+        ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused)
+        outcome = yield Await(ticket)
+        not_taken(session, registered, outcome)
         if isinstance(outcome, BaseException):
             raise outcome
         if isinstance(outcome, Claims) and outcome.tasks:
             claimed = outcome.tasks[0]
             return Ledger(runtime.desk, claimed.tenant, claimed.task, claimed.head, f"session:{session.id}")
-        session.held.discard((ref.tenant, ref.id))
         if isinstance(outcome, Fenced):
             session.fence_self(outcome.why)
         state = state_of(runtime.desk, ref.tenant, ref.id)

@@ -19,13 +19,13 @@ from rich.table import Table
 
 from semel.app import App, place_of
 from semel.model import Delivery
-from semel.testing.provider import Provider
+from semel.testing.provider import FaultKind, Provider
 
 LEASE_SECONDS = 2.0
 WORKERS = 2
 EFFECTS = ("charge", "mail", "post")  # what each invoice must cause, as the provider names it
 PATIENCE_SECONDS = 120.0
-FAULTS = {"cut_after": 0.03, "cut_before": 0.03, "error_after": 0.03, "late": 0.5}  # how often
+FAULTS: dict[FaultKind, float] = {"cut_after": 0.03, "cut_before": 0.03, "error_after": 0.03, "late": 0.5}  # how often
 
 
 @dataclass

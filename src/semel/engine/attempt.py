@@ -256,7 +256,9 @@ def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
         yield from attempt._end(Raised(Suspended()), lambda value: value)
         return False
     if attempt.ledger.state.ending:
-        yield from attempt.ledger.commit(tasks.Conclude(attempt.token))
+        decided = yield from attempt.ledger.commit(tasks.Conclude(attempt.token))
+        if isinstance(decided, Refusal):
+            yield from attempt.ledger.commit(tasks.Park(attempt.token, decided.message, attempt.clock.wall_ms() + RETRY_MS))
         return False
     return True
 

@@ -6,22 +6,26 @@ import time
 
 
 class Clock:
-    """wall_ms: milliseconds since the Unix epoch, never below the highest seen; boot: seconds, counts suspended time."""
+    """wall_ms: milliseconds since the Unix epoch, for records and due times; boot: seconds, counts suspended time."""
 
     def __init__(self) -> None:
         self.highest_ms = 0
+        self._anchor_ms, self._anchor_boot = self.raw_ms(), self.boot()
 
     def raw_ms(self) -> int:
         """This machine's wall clock, as it is."""
         return time.time_ns() // 1_000_000
 
     def wall_ms(self) -> int:
-        """For records: this machine's wall clock, never below the highest store time seen (R13)."""
-        self.highest_ms = max(self.highest_ms, self.raw_ms())
-        return self.highest_ms
+        """This machine's wall clock, which for this process never goes back: a clock set back an hour must stall nothing."""
+        raw, boot = self.raw_ms(), self.boot()
+        if raw >= self._anchor_ms:
+            self._anchor_ms, self._anchor_boot = raw, boot
+            return raw
+        return self._anchor_ms + int((boot - self._anchor_boot) * 1000)
 
     def seen(self, at_ms: int) -> None:
-        """A time that the store holds."""
+        """A time that the store holds: retention ages are never reckoned from below the highest (R13)."""
         self.highest_ms = max(self.highest_ms, at_ms)
 
     def boot(self) -> float:

@@ -166,7 +166,11 @@ async def _call_async(call: Call) -> Reply:
             done.then(lambda: late(done.value))
         return reply or TimedOut()
     task = asyncio.ensure_future(call.fn(*call.args, **call.kwargs))
-    await asyncio.wait([task], timeout=call.seconds)
+    try:
+        await asyncio.wait([task], timeout=call.seconds)
+    except asyncio.CancelledError:
+        task.cancel()  # whoever gives up the attempt gives up its handler
+        raise
     if not task.done():
         task.cancel()
         await asyncio.wait([task], timeout=CANCEL_GRACE)

@@ -127,6 +127,7 @@ class Ledger:
         rows = desk.store.rows(tenant, task)
         if not rows:
             return None
+        desk.clock.seen(rows[-1].at)
         return cls(desk, tenant, tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash), actor)
 
     def key_stream(self, key: str) -> KeyStream:
@@ -242,6 +243,7 @@ class Ledger:
                 return
             self.generation += 1
             rows = self.desk.store.rows(self.tenant, self.state.id)
+            self.desk.clock.seen(rows[-1].at)
             self.state, self.head = tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash)
             for key in self.state.joined | self.keys.keys():
                 self.key_stream(key).reload(self.desk.store)

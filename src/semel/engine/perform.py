@@ -107,15 +107,14 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
         reply = yield from submit(attempt, call.effect, doing, call.values)
         if isinstance(reply, Done):
             return reply.value
-        if isinstance(reply, Clean):
-            tried += 1
-            now = attempt.ledger.effect(call.key)
-            if now is not None and not now.open:
-                if not reply.retry or tried >= call.effect.tries:
-                    raise reply.error
-                yield Sleep(RETRY_SECONDS * 2 ** (tried - 1))
-                continue
         yield from recover.climb(attempt, call.effect, call.key)
+        settled = attempt.ledger.effect(call.key)
+        if settled is not None and settled.state == "not_attempted":
+            tried += 1
+            clean = reply if isinstance(reply, Clean) else Clean(NotDone("it was looked for, and had not happened"), True)
+            if not clean.retry or tried >= call.effect.tries:
+                raise clean.error
+            yield Sleep(RETRY_SECONDS * 2 ** (tried - 1))
 
 
 def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decision]:

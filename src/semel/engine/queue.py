@@ -77,6 +77,7 @@ def claim(
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         state = tasks.fold(rows)
+        desk.clock.seen(rows[-1].at)
         work = works.get(state.kind)
         if work is None:
             return None
@@ -86,14 +87,20 @@ def claim(
     return desk.writer.submit(unit), registered
 
 
-def claim_one(desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal]) -> Ticket:
+def claim_one(
+    desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal]
+) -> tuple[Ticket, set[tuple[str, str]]]:
     """Ask for this very task, in the caller's own process; `refused` gets the machine's no."""
+    registered: set[tuple[str, str]] = set()
     at = desk.clock.wall_ms()
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
-        return _claimed(desk, session, set(), tenant, tasks.fold(rows), rows, retry, at, direct=True, refused=refused)
+        if not rows:
+            return None
+        desk.clock.seen(rows[-1].at)
+        return _claimed(desk, session, registered, tenant, tasks.fold(rows), rows, retry, at, direct=True, refused=refused)
 
-    return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task)))
+    return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task))), registered
 
 
 def _claimed(

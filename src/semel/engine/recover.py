@@ -9,6 +9,7 @@ from semel.engine import perform as p
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Looked
 from semel.engine.requests import Call, Raised, Request, Returned, Sleep
+from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.machine import recovery as r
 from semel.model import Code, Confirmed, Conflict, EffectState, NotFound, Refusal, Submission, Unavailable
@@ -105,7 +106,10 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
         if decided.code is not Code.STALE_VIEW:
             yield from attempt.suspend(decided, known.key, effect)
         return
-    yield from p.submit(attempt, effect, attempt.doing[known.key], values)
+    try:
+        yield from p.submit(attempt, effect, attempt.doing[known.key], values)
+    except Misuse:
+        pass  # it happened, and its result cannot be recorded: whoever calls it next is told
 
 
 def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Generator[Request, Any, bool]:

@@ -13,13 +13,13 @@ from typing import Any
 import uuid_utils
 
 from semel.engine.clock import Clock
-from semel.engine.ledger import Desk, Ledger
+from semel.engine.ledger import Desk, Ledger, Proposal
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
 from semel.machine.projection import InflightRow
 from semel.model import Refusal
-from semel.store.contract import Guard, Landed, SessionRow
+from semel.store.contract import Guard, Landed, SessionRow, Stale
 from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
@@ -81,6 +81,8 @@ class Session:
         self._watched: dict[str, Watched] = {}
         self._known_unknown: dict[tuple[str, str], int] = {}
         self._stop = threading.Event()
+        self._tending = threading.Event()
+        self._tend_lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._overdue: Callable[[], float] = lambda: 0.0
         self.strange: set[tuple[str, str]] = set()
@@ -98,6 +100,7 @@ class Session:
         self._acknowledged(sent)
         self._thread = threading.Thread(target=self._run, name="semel-beat", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._tend_on, name="semel-tend", daemon=True).start()
 
     def guard(self) -> Guard:
         """Under which claims and intents land."""
@@ -136,14 +139,25 @@ class Session:
                 answered = self._beat()
                 pause = self.ttl / 4 if answered else min(1.0, self.ttl / 8)
                 if answered and not self.fenced:
-                    self.tend()
+                    self._tending.set()
             except StoreUnavailable as error:
                 log.warning("semel: session %s: the store did not answer: %s", self.id, error)
                 pause = min(1.0, self.ttl / 8)
-            except Exception:
-                log.exception("semel: session %s: looking after others failed", self.id)
             if self.fenced:
-                return
+                break
+        self._tending.set()
+
+    def _tend_on(self) -> None:
+        """On a thread of its own: however much there is to take back, no beat waits for it."""
+        while self._tending.wait() and not (self._stop.is_set() or self.fenced):
+            self._tending.clear()
+            try:
+                self.tend()
+            except StoreUnavailable as error:
+                log.warning("semel: session %s: the store did not answer: %s", self.id, error)
+            except Exception:
+                if not self._stop.is_set():
+                    log.exception("semel: session %s: looking after others failed", self.id)
 
     def _beat(self) -> bool:
         if self._overdue() > self.ttl:
@@ -176,10 +190,11 @@ class Session:
 
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
-        self.watch()
-        self.sweep()
-        self.learn()
-        self.check_own()
+        with self._tend_lock:
+            self.watch()
+            self.sweep()
+            self.learn()
+            self.check_own()
 
     def watch(self) -> None:
         """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead."""
@@ -209,13 +224,16 @@ class Session:
         """R17: a standing query over what fenced or missing sessions hold, page by page: one bad row starves none behind it."""
         after: InflightRow | None = None
         while page := self.desk.store.orphans(after, PAGE):
-            for row, how in page:
-                try:
-                    take_back(self.desk, row, how, f"session:{self.id}")
-                except StoreUnavailable:
-                    raise
-                except Exception:
-                    log.exception("semel: task %s cannot be taken back", row.task)
+            begun = [(row, how, *begin_taking_back(self.desk, row, how, f"session:{self.id}")) for row, how in page]
+            for row, how, ledger, command, proposed in begun:
+                if ledger is None or not isinstance(proposed, Proposal) or proposed.ticket is None:
+                    continue
+                proposed.ticket.wait()
+                if isinstance(proposed.ticket.value, Landed):
+                    log.warning("semel: task %s taken back from session %s (%s)", row.task, row.session, how)
+                elif isinstance(proposed.ticket.value, Stale):
+                    ledger.refresh(proposed.generation)
+                    land(ledger, command)
             after = page[-1][0]
 
     def learn(self) -> None:
@@ -239,7 +257,7 @@ class Session:
         for tenant, task in unknown & self.strange:
             ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
             if ledger is not None and ledger.state.session == self.id:
-                settle(ledger, tasks.Park(ledger.state.token, "claimed, and the answer was lost", self.desk.clock.wall_ms()))
+                land(ledger, tasks.Park(ledger.state.token, "claimed, and the answer was lost", self.desk.clock.wall_ms()))
         self.strange = unknown
 
 
@@ -251,7 +269,7 @@ def read_effect(desk: Desk, tenant: str, stream: str, key: str) -> e.Effect | No
     return tasks.fold(rows).effects.get(key)
 
 
-def settle(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
+def land(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
     """Decide and land `command` now, on this thread; False: it was refused. For threads that are nobody's event loop."""
     for _ in range(tries):
         proposed = ledger.propose(command)
@@ -269,12 +287,18 @@ def settle(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
     return False
 
 
-def take_back(desk: Desk, row: InflightRow, how: str, actor: str) -> None:
-    """A task of a fenced session: what it submitted is ambiguous, and the task is queued again."""
-    ledger = Ledger.read(desk, row.tenant, row.task, actor)
-    if ledger is None:
-        log.error("semel: the store holds a pointer to task %s and no journal of it", row.task)
-        return
-    proof = how if how in ("dead", "left") else "watched"
-    if settle(ledger, tasks.LoseLease(row.session, proof, desk.clock.wall_ms())):
-        log.warning("semel: task %s taken back from session %s (%s)", row.task, row.session, how)
+def begin_taking_back(desk: Desk, row: InflightRow, how: str, actor: str) -> tuple[Ledger | None, Any, Any]:
+    """A task of a fenced session: what it submitted is ambiguous, and the task is queued again. Many share a commit."""
+    try:
+        ledger = Ledger.read(desk, row.tenant, row.task, actor)
+        if ledger is None:
+            log.error("semel: the store holds a pointer to task %s and no journal of it", row.task)
+            return None, None, None
+        proof = how if how in ("dead", "left") else "watched"
+        command = tasks.LoseLease(row.session, proof, desk.clock.wall_ms())
+        return ledger, command, ledger.propose(command)
+    except StoreUnavailable:
+        raise
+    except Exception:
+        log.exception("semel: task %s cannot be taken back", row.task)
+        return None, None, None

@@ -1,0 +1,177 @@
+"""How the commands speak: plain lines that fit a terminal, JSON for programs, and nothing that a record could inject."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from semel.model import Json
+
+SHORT = 8  # the last characters of an id, which tell it from the others
+WIDEST = 100  # sentences longer than that are hard to read
+_SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
+
+TONES = {"good": "bold green", "bad": "bold red", "wait": "bold yellow", "": "bold"}
+_TONE_OF = {
+    "acknowledged": "green", "succeeded": "green", "confirmed": "green", "dead_lettered": "red", "failed": "red",
+    "blocked": "yellow", "unknown": "yellow", "ambiguous": "yellow", "leased": "cyan", "running": "cyan", "submitted": "cyan",
+}  # fmt: skip
+
+
+def console() -> Console:
+    """Standard output as it is now: as wide as $COLUMNS or the terminal (80 in a pipe), without colour in a pipe."""
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def clean(text: str) -> str:
+    """One line, and nothing in it that a terminal would obey: what a journal holds was written by others."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def one_line(value: Json, most: int) -> str:
+    """A recorded value as JSON on one line of at most `most` characters."""
+    return clipped(json.dumps(value, ensure_ascii=False), most)
+
+
+def clipped(text: str, most: int) -> str:
+    """At most `most` characters, cleaned."""
+    text = clean(text)
+    return text if len(text) <= most else text[: max(1, most - 1)] + "…"
+
+
+def short(id: str) -> str:
+    """The end of an id or a key: every command takes it instead of the whole."""
+    return id[-SHORT:]
+
+
+def duration(ms: int) -> str:
+    """A length of time in words: 38 ms, 1.2 s, 3 min 12 s, 2 h 5 min, 3 d 4 h."""
+    ms = max(0, ms)
+    if ms < _SECOND:
+        return f"{ms} ms"
+    if ms < _MINUTE:
+        return f"{ms / _SECOND:.1f}".removesuffix(".0") + " s"
+    for big, small, names in ((_MINUTE, _SECOND, "min s"), (_HOUR, _MINUTE, "h min"), (_DAY, _HOUR, "d h")):
+        if big == _DAY or ms < big * (60 if big == _MINUTE else 24):
+            more, less = names.split()
+            rest = ms % big // small
+            return f"{ms // big} {more}" + (f" {rest} {less}" if rest else "")
+    raise AssertionError("a day has no end here")
+
+
+def elapsed(ms: int) -> str:
+    """A length of time in at most seven characters: +38 ms, +1.21 s, +3m12s, +2h05m, +3d04h."""
+    ms = max(0, ms)
+    if ms < _SECOND:
+        return f"+{ms} ms"
+    if ms < _MINUTE:
+        return f"+{ms / _SECOND:.2f}"[:5] + " s"
+    if ms < _HOUR:
+        return f"+{ms // _MINUTE}m{ms % _MINUTE // _SECOND:02}s"
+    if ms < _DAY:
+        return f"+{ms // _HOUR}h{ms % _HOUR // _MINUTE:02}m"
+    return f"+{ms // _DAY}d{ms % _DAY // _HOUR:02}h"
+
+
+def local(ms: int) -> datetime:
+    """A recorded time (milliseconds since the Unix epoch) on this machine's clock."""
+    return datetime.fromtimestamp(ms / 1000).astimezone()
+
+
+def clock(ms: int) -> str:
+    """The time of day, local, with milliseconds."""
+    return local(ms).strftime("%H:%M:%S.") + f"{ms % 1000:03}"
+
+
+def moment(ms: int, now: int) -> str:
+    """A time of day, with its date unless that is today."""
+    then = local(ms)
+    return then.strftime("%H:%M:%S" if then.date() == local(now).date() else "%Y-%m-%d %H:%M:%S")
+
+
+def zone(ms: int) -> str:
+    """The offset of local times, as UTC+01:00."""
+    raw = local(ms).strftime("%z")
+    return f"UTC{raw[:3]}:{raw[3:5]}"
+
+
+def count(n: int, one: str, many: str = "") -> str:
+    """1 effect, 2 effects, no effects."""
+    return f"{n or 'no'} {one if n == 1 else many or one + 's'}"
+
+
+def state(name: str) -> Text:
+    """A state, in its colour."""
+    return Text(name, style=_TONE_OF.get(name, ""))
+
+
+def say(text: str = "", tone: str | None = None) -> None:
+    """A sentence, wrapped."""
+    out = console()
+    out.print(Text(clean(text), style=TONES[tone] if tone is not None else ""), width=min(out.width, WIDEST))
+
+
+def verdict(text: str, tone: str) -> None:
+    """The first line: its first word (or words, up to two spaces) in colour."""
+    head, gap, rest = clean(text).partition("  ")
+    out = console()
+    out.print(Text.assemble((head, TONES[tone]), gap, rest), width=min(out.width, WIDEST))
+
+
+def heading(text: str) -> None:
+    """A part's name."""
+    out = console()
+    out.print()
+    out.print(Text(text, style="bold"))
+
+
+def indented(text: str, by: int, *, style: str = "", first: str = "") -> None:
+    """A sentence at column `by`, its further lines too; `first`: what stands before it on the first line."""
+    out = console()
+    width = max(20, min(out.width, WIDEST) - by)
+    lines = Text(clean(text), style=style).wrap(out, width)
+    for n, line in enumerate(lines):
+        line.rstrip()
+        head = Text(first.ljust(by) if n == 0 else " " * by, style="dim" if first else "")
+        out.print(head + line, no_wrap=True, overflow="ignore", crop=False)
+
+
+def room(by: int) -> int:
+    """How many characters are left on a line after column `by`."""
+    return max(20, min(console().width, WIDEST) - by)
+
+
+def fields(pairs: Iterable[tuple[str, str]], by: int = 12) -> None:
+    """Names and values, a line each (or more)."""
+    for name, value in pairs:
+        indented(value, by, first=name)
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: Sequence[str] = ()) -> None:
+    """A table that fits: what is too long is wrapped in its cell, never cut."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
+    for name in columns:
+        # ids and states are short and stay whole; what users name themselves gives way
+        made.add_column(
+            name, justify="right" if name in right else "left", overflow="fold", no_wrap=name not in ("KIND", "KEY", "WHY", "TENANT")
+        )
+    for row in rows:
+        made.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
+    console().print(made)
+
+
+def emit(data: Json) -> None:
+    """JSON on standard output, indented, in ASCII where a terminal could be harmed."""
+    sys.stdout.write(json.dumps(data, indent=2, ensure_ascii=True) + "\n")
+
+
+def complain(message: Any) -> None:
+    """An error: one message on standard error."""
+    sys.stderr.write(f"semel: {clean(str(message))}\n")

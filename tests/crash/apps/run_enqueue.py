@@ -1,0 +1,15 @@
+"""`run_enqueue.py MODULE TASK ARGS`: waits for its gate, enqueues, and prints the task's id. ARGS is JSON."""
+
+import importlib
+import json
+import sys
+
+from wire import ROOM, is_open
+
+if __name__ == "__main__":
+    task = getattr(importlib.import_module(sys.argv[1]), sys.argv[2])
+    arguments = json.loads(sys.argv[3])
+    (ROOM / f"ready.{sys.argv[4]}").touch()
+    while not is_open("enqueue"):
+        pass  # all at once, as nearly as can be
+    print(task.enqueue(**arguments).id)

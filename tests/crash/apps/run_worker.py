@@ -1,0 +1,15 @@
+"""`run_worker.py MODULE CONCURRENCY`: a worker process of a crash test. It dies with the test."""
+
+import importlib
+import os
+import sys
+
+from semel.supervise import die_with_parent
+
+if __name__ == "__main__":
+    die_with_parent(int(os.environ.get("SEMEL_SUPERVISOR") or os.environ["CRASH_PARENT"]))
+    if grace := os.environ.get("CRASH_GRACE"):
+        import semel.worker
+
+        semel.worker.GRACE_SECONDS = float(grace)
+    importlib.import_module(sys.argv[1]).app.run_worker(concurrency=int(sys.argv[2]))
