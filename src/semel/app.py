@@ -94,6 +94,7 @@ class App:
         self._opening = threading.RLock()
         self._imported = False
         self._is_worker = False
+        self._stage: Callable[[], Runtime] | None = None  # a test's harness opens its own
         self.tasks, self.effects, self.review = Tasks(self), Effects(self), Review(self)
         _apps.add(self)
 
@@ -236,12 +237,13 @@ class App:
         with self._opening:
             if self._runtime is None:
                 self.load()
-                timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
-                self._runtime = Runtime(
-                    self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer
-                )
+                self._runtime = self._stage() if self._stage is not None else self._real_runtime()
                 self._runtime.app = self
             return self._runtime
+
+    def _real_runtime(self) -> Runtime:
+        timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
+        return Runtime(self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer)
 
     def open_store(self) -> Store:
         """Open the store that the URL names. Raises `Misuse`."""
@@ -262,6 +264,8 @@ class App:
 
     def be_worker(self) -> None:
         """This process is a worker: from now on the kernel may kill it in mid-call when it oversleeps its lease."""
+        if self._stage is not None:
+            return
         self._is_worker = True
         runtime = self._runtime
         if runtime is not None and self._watchdog == "worker" and not runtime.watchdog.enabled:
@@ -298,6 +302,7 @@ class App:
     def result_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any:
         """Wait for a task's recorded result."""
         not_in_loop("ref.result", "await ref.aresult(...)")
+        timeout = self.runtime.patience(timeout)
         until = None if timeout is None else time.monotonic() + timeout.total_seconds()
         pause = 0.005
         while not self._over(ref, until):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import time
 from collections.abc import Generator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from datetime import timedelta
@@ -16,7 +15,7 @@ from semel.engine.attempt import Attempt
 from semel.engine.declare import Work as Declared
 from semel.engine.ledger import Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
-from semel.engine.requests import Await, Raised, Request, Returned, Sleep
+from semel.engine.requests import Await, Raised, Request, Returned
 from semel.engine.runtime import Runtime, current
 from semel.engine.views import state_of
 from semel.errors import Suspended, Unsettled, Why
@@ -54,7 +53,8 @@ def unsettled(ref: Ref[Any], state: tasks.Task, cause: BaseException | None = No
 def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
     session = runtime.session()
-    until = time.monotonic() + wait.total_seconds()
+    clock = runtime.desk.clock
+    until = clock.boot() + wait.total_seconds()
     while True:
         refused: list[Refusal] = []
         ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused)
@@ -68,10 +68,10 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
         if isinstance(outcome, Fenced):
             session.fence_self(outcome.why)
         state = state_of(runtime.desk, ref.tenant, ref.id)
-        if state.delivery is not Delivery.LEASED or time.monotonic() > until:
+        if state.delivery is not Delivery.LEASED or clock.boot() > until:
             unsettled(ref, state)
         session.tend()  # whoever has it may be dead, and then it is free at once
-        yield Sleep(LOOK_SECONDS)
+        yield clock.pause(LOOK_SECONDS)
 
 
 class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):

@@ -26,6 +26,8 @@ from semel.store.contract import ClaimedTask, Claims, Fenced
 
 log = logging.getLogger("semel")
 POLL_SECONDS = 0.02  # how often to ask whether another process has written: a read of one number
+IDLE_POLL_SECONDS = 0.05  # the same, when there has been nothing to do for a while
+BUSY_SECONDS = 2.0
 LOOK_SECONDS = 1.0  # how often to look all the same
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
@@ -64,7 +66,9 @@ class Worker:
         self._stopping = False
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
-        self._wake = asyncio.Event()
+        self._poked = True
+        self._sleeper: asyncio.Future[None] | None = None
+        self._busy_at = 0.0
         self._due: int | None = None  # when the first waiting task falls due, as last seen
 
     # --- the loop ---
@@ -91,10 +95,12 @@ class Worker:
         while not self._stopping:
             now = clock()
             changed = store.changed()
-            if changed != seen or now - looked >= LOOK_SECONDS or self._wake.is_set():
-                self._wake.clear()
+            if changed != seen or now - looked >= LOOK_SECONDS or self._poked:
+                self._poked = False
                 seen, looked = changed, now
                 claimed = await self._claim_due()
+                if claimed or self._running:
+                    self._busy_at = now
                 if claimed:
                     continue
                 if self._until_idle and self._idle():
@@ -103,14 +109,28 @@ class Worker:
 
     async def _sleep(self) -> None:
         """Until something of ours ends, or it is time to look whether others wrote."""
-        due = self._due
-        now = self._runtime.desk.clock.raw_ms()
-        pause = POLL_SECONDS if due is None else max(0.0, min(POLL_SECONDS, (due - now) / 1000))
-        if due is not None and due <= now and self._free():
-            self._wake.set()
+        loop = asyncio.get_running_loop()
+        now = self._runtime.desk.clock.wall_ms()
+        if self._due is not None and self._due <= now and self._free():
+            self._poked = True
             return
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), pause or POLL_SECONDS)
+        pause = POLL_SECONDS if loop.time() - self._busy_at < BUSY_SECONDS else IDLE_POLL_SECONDS
+        if self._due is not None and self._due > now:
+            pause = min(pause, (self._due - now) / 1000)
+        self._sleeper = loop.create_future()
+        alarm = loop.call_later(pause, self._rouse)
+        if not self._poked:
+            await self._sleeper
+        alarm.cancel()
+
+    def _rouse(self) -> None:
+        if self._sleeper is not None and not self._sleeper.done():
+            self._sleeper.set_result(None)
+
+    def _poke(self) -> None:
+        """Something of ours has changed: look at once."""
+        self._poked = True
+        self._rouse()
 
     def _free(self) -> int:
         return 0 if self._alone else self._concurrency - len(self._running)
@@ -197,7 +217,7 @@ class Worker:
         self._running.discard(running)
         ledger = running.attempt.ledger
         self._session.held.discard((ledger.tenant, ledger.state.id))
-        self._wake.set()
+        self._poke()
 
     # --- stopping ---
 
@@ -228,7 +248,7 @@ class Worker:
         self._stopping = True
         for running in self._running:
             running.attempt.stopping = True
-        self._wake.set()
+        self._poke()
 
     def _fenced(self, why: str) -> None:
         self._failed = why

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from semel.engine.requests import Sleep
+
 
 class Clock:
     """wall_ms: milliseconds since the Unix epoch, for records and due times; boot: seconds, counts suspended time."""
@@ -31,3 +33,7 @@ class Clock:
     def boot(self) -> float:
         """CLOCK_BOOTTIME, seconds: no wall clock decides ownership (R14)."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def pause(self, seconds: float) -> Sleep:
+        """What a procedure yields to let `seconds` pass; a test's clock makes them pass at once."""
+        return Sleep(seconds)

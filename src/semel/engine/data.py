@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
+from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from semel.errors import Misuse
@@ -40,7 +40,7 @@ class Value:
         self.annotation = annotation
         self.plain = annotation if annotation in _PLAIN else None
         try:
-            self._adapter: TypeAdapter[Any] = TypeAdapter(annotation)
+            self._adapter = adapter_of(annotation)
         except (PydanticSchemaGenerationError, PydanticUserError) as error:
             raise Misuse(
                 f"{what} is annotated {_name(annotation)}, which is not data that semel can record and hand to another "
@@ -68,6 +68,14 @@ class Value:
     def decode(self, data: Json) -> Any:
         """The value that JSON data stands for. Raises pydantic's ValidationError."""
         return data if self.plain is not None and type(data) is self.plain else self._adapter.validate_python(data)
+
+
+def adapter_of(annotation: Any) -> TypeAdapter[Any]:
+    """The adapter of a type. NaN stays NaN, so that it is refused later, where pydantic would make it null."""
+    try:
+        return TypeAdapter(annotation, config=ConfigDict(ser_json_inf_nan="constants"))
+    except PydanticUserError:
+        return TypeAdapter(annotation)  # a model has a configuration of its own
 
 
 def _name(annotation: Any) -> str:
@@ -136,10 +144,16 @@ class Parameters:
         for name, value in values.items():
             try:
                 data[name] = self.values[name].encode(value)
+                if self.values[name].plain is None:
+                    check_size(data[name], "it")
+                    self.values[name].decode(data[name])  # what is recorded must be readable again, in another process
             except NotRecordable as error:
                 raise Misuse(f"{self.what}: {name} cannot be recorded: {error}; pass plain data") from None
+            except ValidationError as error:
+                why = f"it does not read the same again: {first_line(error)}"
+                raise Misuse(f"{self.what}: {name} cannot be recorded: {why}; pass plain data") from None
         try:
-            check_size(data, "the arguments")
+            check_size(data, "the set of arguments")
         except NotRecordable as error:
             raise Misuse(f"{self.what}: {error}") from None
         return data

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from semel.engine import recover
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
-from semel.engine.requests import Await, Call, Raised, Request, Returned, Sleep, TimedOut
+from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedOut
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import keys, tasks
@@ -114,7 +114,7 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
             clean = reply if isinstance(reply, Clean) else Clean(NotDone("it was looked for, and had not happened"), True)
             if not clean.retry or tried >= call.effect.tries:
                 raise clean.error
-            yield Sleep(RETRY_SECONDS * 2 ** (tried - 1))
+            yield attempt.clock.pause(RETRY_SECONDS * 2 ** (tried - 1))
 
 
 def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decision]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from semel.engine import perform as p
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Looked
-from semel.engine.requests import Call, Raised, Request, Returned, Sleep
+from semel.engine.requests import Call, Raised, Request, Returned
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.machine import recovery as r
@@ -33,7 +33,9 @@ def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any,
         move = r.next_move(known, effect.rungs, attempt.facts(known))
         if isinstance(move, r.Look) and empty_handed:
             left = r.settle_after(effect.rungs[move.index], attempt.facts(known))
-            if left != 0:
+            if left < 0 and beyond_proof(known):
+                move = r.Person("nothing was found, and nothing can prove that its sender has stopped")
+            elif left != 0:
                 move = r.Wait(r.POLL_MS if left < 0 else left, "nothing was found; settle is being watched")
         if isinstance(move, r.Wait):
             yield from hold(attempt, move.ms, move.why, key)
@@ -43,6 +45,11 @@ def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any,
             empty_handed = yield from look(attempt, effect, known, move.index)
         else:
             yield from act(attempt, effect, known, move)
+
+
+def beyond_proof(known: e.Effect) -> bool:
+    """R4: an open submission whose sender's session is gone and which nothing fences. Waiting teaches nothing then."""
+    return any(s.fenced and s.unfenced and not s.quiet for s in known.open)
 
 
 def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Again) -> Generator[Request, Any, None]:
@@ -69,7 +76,7 @@ def note_senders(attempt: Attempt, known: e.Effect) -> Generator[Request, Any, N
 def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, Any, None]:
     """Wait in place if it is short; else give the task back until then."""
     if attempt.may_hold(ms / 1000):
-        yield Sleep(ms / 1000)
+        yield attempt.clock.pause(ms / 1000)
         if not attempt.session.alive():
             yield from attempt.suspend_fenced()
         yield from attempt.look_again()

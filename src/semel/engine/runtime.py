@@ -6,6 +6,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.engine.clock import Clock
@@ -114,6 +115,10 @@ class Runtime:
     def watchdog_allows(self) -> bool:
         """Check, after arming."""
         return not self.watchdog.enabled or not self.watchdog.available or self.watchdog.check()
+
+    def patience(self, timeout: timedelta | None) -> timedelta | None:
+        """How long a caller may wait here for what others do; None: for ever."""
+        return timeout
 
     def close(self) -> None:
         """Commit what waits, say goodbye if no code of ours can act any more, let go of the store."""

@@ -7,6 +7,7 @@ from semel.engine.session import read_effect
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine import recovery as r
 from semel.machine import tasks
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, TaskRow
@@ -70,3 +71,25 @@ def state_of(desk: Desk, tenant: str, task: str) -> tasks.Task:
     if not rows:
         raise Misuse(f"there is no task {task!r} of tenant {tenant!r}; see: semel tasks")
     return tasks.fold(rows)
+
+
+def rungs_of(x: e.Effect) -> tuple[r.Rung, ...]:
+    """The recovery ladder that was recorded with the intent."""
+    return tuple(map(_rung, x.recovery))
+
+
+def _rung(text: str) -> r.Rung:
+    kind, _, number = text.partition(":")
+    if kind == "resend":
+        return r.Rung(kind, None if number == "always" else int(number))
+    return r.Rung(kind, settle_ms=int(number or 0))
+
+
+def next_move(desk: Desk, x: e.Effect) -> r.Move | None:
+    """What the machine would do next about an unknown effect, by its recorded ladder; None if it is not unknown.
+
+    Settle is watched by workers, so here it never seems to be over.
+    """
+    if x.state is not EffectState.AMBIGUOUS:
+        return None
+    return r.next_move(x, rungs_of(x), r.Facts(desk.clock.raw_ms(), desk.clock.wall_ms(), -1))

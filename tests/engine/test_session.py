@@ -1,0 +1,319 @@
+"""Sessions: beats, watched beats, proof of death, sweeps, what was learnt (R14 to R17, R4)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from semel.engine.clock import Clock
+from semel.engine.ledger import Desk, Ledger
+from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
+from semel.engine.session import Learnt, Session, land
+from semel.errors import StoreUnavailable
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.machine import tasks
+from semel.model import Retry
+from semel.store.contract import Claims, SessionRow
+from semel.store.sqlite import SQLite
+from semel.store.writer import Writer
+from semel.watchdog import Watchdog
+
+TTL = 8.0
+
+
+class StillClock(Clock):
+    """Time passes when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        super().__init__()
+
+    def raw_ms(self) -> int:
+        return int(self.now * 1000)
+
+    def boot(self) -> float:
+        return self.now
+
+
+class Lab:
+    def __init__(self) -> None:
+        self.store = SQLite(":memory:")
+        self.clock = StillClock()
+        self.desk = Desk(self.store, Writer(self.store), self.clock)
+        self.fenced: list[str] = []
+        self.sessions: list[Session] = []
+
+    def session(self) -> Session:
+        """A session whose threads never run: the test beats and tends."""
+        made = Session(self.desk, ttl=TTL, watchdog=Watchdog(False), on_fenced=self.fenced.append, learnt=Learnt(self.clock))
+        made._run = lambda: None  # type: ignore[method-assign]
+        made._tend_on = lambda: None  # type: ignore[method-assign]
+        made.start()
+        self.sessions.append(made)
+        return made
+
+    def other(self, nonce: str = "n0", **changed: Any) -> SessionRow:
+        """Another process's session: alive as far as anybody can tell, since its boot id is another's."""
+        row = SessionRow("other", 0, nonce, int(TTL * 1000), self.store.info.epoch, "elsewhere", "boot", 1, 1, 1, 1, "", 0)
+        row = row._replace(**changed)
+        self.store.open_session(row)
+        return row
+
+    def task(self, key: str = "k") -> str:
+        task, ticket = enqueue(self.desk, Order("acme", "bill", key, {}, "default"))
+        ticket.wait(10)
+        return accepted(task, ticket.value)
+
+    def claimed(self, session: Session, task: str) -> Ledger:
+        ticket, registered = claim_one(self.desk, session, "acme", task, Retry(), [])
+        ticket.wait(10)
+        not_taken(session, registered, ticket.value)
+        assert isinstance(ticket.value, Claims), ticket.value
+        (taken,) = ticket.value.tasks
+        return Ledger(self.desk, taken.tenant, taken.task, taken.head, "test")
+
+    def intend(self, ledger: Ledger, key: str = "K", unfenced: str = "") -> None:
+        state = ledger.state
+        command = e.Intend(key, "pay", {}, "d", "", state.id, state.attempt, state.token, state.session, unfenced=unfenced)
+        assert land(ledger, command)
+
+    def read(self, task: str) -> tasks.Task:
+        return tasks.fold(self.store.rows("acme", task))
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    lab = Lab()
+    yield lab
+    lab.desk.writer.close()
+    lab.store.close()
+
+
+def test_r14_a_beat_that_stands_still_for_the_whole_ttl_is_fenced(lab: Lab) -> None:
+    session, _ = lab.session(), lab.other()
+    for _ in range(int(TTL)):
+        session.watch()
+        assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+        lab.clock.now += 1.0
+    session.watch()
+    assert lab.store.session("other").fenced == "watched"  # type: ignore[union-attr]
+
+
+def test_r14_a_beat_that_moves_starts_the_watch_anew(lab: Lab) -> None:
+    session, _ = lab.session(), lab.other()
+    nonces = iter(f"n{i}" for i in range(1, 100))
+    before = "n0"
+    for i in range(30):
+        session.watch()
+        lab.clock.now += 1.0
+        if i % 6 == 5:
+            after = next(nonces)
+            assert lab.store.beat("other", [before], after, i)
+            before = after
+    session.watch()
+    assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+
+
+def test_r14_time_in_which_nobody_looked_is_not_watching(lab: Lab) -> None:
+    session, _ = lab.session(), lab.other()
+    session.watch()
+    lab.clock.now += 1000.0  # the store was away, or this very process was stopped
+    session.watch()
+    lab.clock.now += 1.0
+    session.watch()
+    assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+
+
+def test_r14_the_fence_is_a_compare_and_set_on_the_watched_beat(lab: Lab) -> None:
+    session, row = lab.session(), lab.other()
+    assert lab.store.beat("other", ["n0"], "n1", 1)
+    session.fence(row, "watched")  # decided on n0
+    assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+
+
+def test_r14_no_wall_clock_decides(lab: Lab) -> None:
+    session, _ = lab.session(), lab.other()
+    session.watch()
+    lab.clock.raw_ms = lambda: 10**15  # type: ignore[method-assign]
+    for _ in range(3):
+        lab.clock.now += 1.0
+        session.watch()
+    assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+
+
+def test_r14_proof_of_death_fences_at_once(lab: Lab) -> None:
+    session = lab.session()
+    own = session.identity
+    lab.other(boot_id=own.boot_id, host=own.host, pid_ns=own.pid_ns, time_ns=own.time_ns, pid=2**22 + 1, start_time=1)
+    session.watch()
+    assert lab.store.session("other").fenced == "dead"  # type: ignore[union-attr]
+
+
+def test_r15_the_deadline_counts_from_the_sending_of_the_last_acknowledged_beat(lab: Lab) -> None:
+    session = lab.session()
+    real = lab.store.beat
+
+    def slow(*args: Any) -> bool:
+        lab.clock.now += 3.0  # on the way
+        return real(*args)
+
+    lab.store.beat = slow  # type: ignore[method-assign]
+    sent = lab.clock.now
+    assert session._beat()
+    assert session._deadline == sent + 0.75 * TTL
+    lab.clock.now = sent + 0.75 * TTL - 0.01
+    assert session.alive()
+    lab.clock.now = sent + 0.75 * TTL
+    assert not session.alive()
+
+
+def test_r15_a_beat_whose_reply_was_lost_is_no_fence(lab: Lab) -> None:
+    session = lab.session()
+    real = lab.store.beat
+
+    def lost(*args: Any) -> bool:
+        assert real(*args)
+        raise StoreUnavailable("the reply was lost")
+
+    lab.store.beat = lost  # type: ignore[method-assign]
+    before = session._deadline
+    lab.clock.now += 1.0
+    assert not session._beat() and session._deadline == before
+    lab.store.beat = real  # type: ignore[method-assign]
+    assert session._beat() and not session.fenced, "the nonce sent since must be accepted too"
+
+
+def test_r15_a_refused_beat_fences_this_session_at_once(lab: Lab) -> None:
+    session = lab.session()
+    assert lab.store.fence(session.id, None, "watched")
+    session._beat()
+    assert session.fenced and lab.fenced and not session.alive()
+
+
+def test_r4_code_that_outlives_its_timeout_by_a_ttl_stops_the_beats(lab: Lab) -> None:
+    session = lab.session()
+    late = [0.0]
+    session.overdue_by(lambda: late[0])
+    assert session._beat()
+    late[0] = TTL + 0.1
+    nonce = lab.store.session(session.id).nonce  # type: ignore[union-attr]
+    assert not session._beat()
+    assert lab.store.session(session.id).nonce == nonce  # type: ignore[union-attr]
+
+
+def test_r17_the_sweep_takes_back_what_a_fenced_session_holds(lab: Lab) -> None:
+    dead, session = lab.session(), lab.session()
+    task = lab.task()
+    lab.intend(lab.claimed(dead, task))
+    lab.store.fence(dead.id, None, "watched")
+    session.sweep()
+    state = lab.read(task)
+    assert (state.delivery, state.execution, state.crashes) == ("queued", "unknown", 1)
+    assert state.effects["K"].state == "ambiguous" and state.effects["K"].quiet
+
+
+def test_r17_a_claim_that_commits_after_the_fence_cannot_land_and_the_sweep_is_standing(lab: Lab) -> None:
+    dead, session = lab.session(), lab.session()
+    task = lab.task()
+    lab.store.fence(dead.id, None, "watched")
+    session.sweep()  # finds nothing
+    ticket, registered = claim_one(lab.desk, dead, "acme", task, Retry(), [])
+    ticket.wait(10)
+    not_taken(dead, registered, ticket.value)
+    assert not isinstance(ticket.value, Claims) and lab.read(task).delivery == "queued"
+
+
+def test_r17_what_the_store_says_is_ours_and_we_know_nothing_of_goes_back(lab: Lab) -> None:
+    session = lab.session()
+    task = lab.task()
+    lab.claimed(session, task)
+    session.held.clear()  # the answer to the claim was lost
+    session.check_own()
+    assert lab.read(task).delivery == "leased", "seen once, it may be on its way"
+    session.check_own()
+    assert lab.read(task).delivery == "queued"
+
+
+def test_r17_what_is_held_stays(lab: Lab) -> None:
+    session = lab.session()
+    task = lab.task()
+    lab.claimed(session, task)
+    for _ in range(3):
+        session.check_own()
+    assert lab.read(task).delivery == "leased"
+
+
+def test_r17_one_task_that_cannot_be_read_starves_none_behind_it(lab: Lab) -> None:
+    dead, session = lab.session(), lab.session()
+    good = [lab.task(f"k{i}") for i in range(5)]
+    for task in good:
+        lab.claimed(dead, task)
+    lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', '0-no-such-task')", (dead.id,))
+    lab.store.fence(dead.id, None, "dead")
+    session.sweep()
+    assert [lab.read(task).delivery for task in good] == ["queued"] * 5
+
+
+def test_r4_settle_counts_from_when_this_process_learnt_that_every_sender_is_quiet(lab: Lab) -> None:
+    learnt = Learnt(lab.clock)
+    sent = e.Sent(1, "t", 1, 1, "s", 0, lost=True)
+    effect = e.Effect("K", "pay", {}, "d", "", "", 0, (), (sent,))
+    assert learnt.waited_ms("acme", effect) == -1
+    lab.clock.now += 100
+    quiet = replace(effect, sent=(replace(sent, fenced=True),))
+    assert learnt.waited_ms("acme", quiet) == 0
+    lab.clock.now += 2.5
+    assert learnt.waited_ms("acme", quiet) == 2500
+    again = replace(quiet, sent=(*quiet.sent, replace(sent, n=2, ended=True)))
+    assert learnt.waited_ms("acme", again) == 0, "a further submission is a further fact to learn"
+
+
+def test_r4_settle_is_not_reckoned_by_a_wall_clock(lab: Lab) -> None:
+    learnt = Learnt(lab.clock)
+    effect = e.Effect("K", "pay", {}, "d", "", "", 0, (), (e.Sent(1, "t", 1, 1, "s", 0, lost=True, ended=True),))
+    learnt.waited_ms("acme", effect)
+    lab.clock.raw_ms = lambda: 10**15  # type: ignore[method-assign]
+    assert learnt.waited_ms("acme", effect) == 0
+
+
+def test_every_process_learns_at_its_beat(lab: Lab) -> None:
+    dead, session = lab.session(), lab.session()
+    task = lab.task()
+    lab.intend(lab.claimed(dead, task))
+    lab.store.fence(dead.id, None, "dead")
+    session.sweep()
+    session.learn()
+    lab.clock.now += 3.0
+    assert session.learnt.waited_ms("acme", lab.read(task).effects["K"]) == 3000
+
+
+def test_a_rival_was_faster_and_the_outcome_is_evidence(lab: Lab) -> None:
+    """R2, R5: queued on a version that is no longer; decided again, it is late."""
+    dead, session = lab.session(), lab.session()
+    task = lab.task()
+    ledger = lab.claimed(dead, task)
+    lab.intend(ledger)
+    lab.store.fence(dead.id, None, "watched")
+    session.sweep()
+    done = threading.Event()
+    ledger.post(e.Confirm("K", 1, ledger.state.token, "receipt"), after=done.set)
+    assert done.wait(10)
+    effect = lab.read(task).effects["K"]
+    assert effect.state == "ambiguous" and [x.result for x in effect.evidence] == ["receipt"]
+
+
+def test_an_intent_of_a_fenced_session_cannot_land(lab: Lab) -> None:
+    dead = lab.session()
+    ledger = lab.claimed(dead, lab.task())
+    lab.store.fence(dead.id, None, "watched")
+    state = ledger.state
+    command = e.Intend("K", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session)
+    proposed = ledger.propose(command, guard=dead.guard())
+    assert proposed.ticket is not None and proposed.ticket.wait(10)  # type: ignore[union-attr]
+    assert "fenced" in proposed.ticket.value.why  # type: ignore[union-attr]
+    assert not any(isinstance(j.event_of(r.kind, r.body), j.Intended) for r in lab.store.rows("acme", state.id))
