@@ -13,7 +13,7 @@ from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
 from semel.engine.queue import Order
-from semel.engine.runtime import current, inside
+from semel.engine.runtime import current, in_loop, inside
 from semel.errors import Misuse, Suspended
 from semel.machine import keys, tasks
 from semel.model import Ref, Submission
@@ -58,15 +58,6 @@ class TaskDecorator(Protocol):
     def __call__(self, fn: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, T]: ...
     @overload
     def __call__(self, fn: Callable[P, T], /) -> Task[P, T]: ...
-
-
-def in_loop() -> bool:
-    """Whether this thread runs an event loop now."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def not_in_loop(what: str, twin: str) -> None:

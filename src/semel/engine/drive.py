@@ -106,12 +106,14 @@ def _call_sync(call: Call) -> Reply:
         return _run_here(call)
     done = Signal()
     _in_thread(call, done)
-    if done.wait(call.seconds):
-        return done.value  # type: ignore[no-any-return]
-    if call.late is not None:
-        late = call.late
-        done.then(lambda: late(done.value))
-    return TimedOut()
+    over = False
+    try:
+        over = done.wait(call.seconds)
+    finally:  # a timeout, or an interrupt of this thread: what was called runs on, and its end is told
+        if not over and call.late is not None:
+            late = call.late
+            done.then(lambda: late(done.value))
+    return done.value if over else TimedOut()
 
 
 def run(procedure: Generator[Request, Any, T]) -> T:

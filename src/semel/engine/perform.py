@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from semel.engine import recover
+from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
 from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedOut
@@ -210,17 +211,28 @@ def submit(
         now=attempt.clock.boot,
     )
 
-    def late(outcome: Returned | Raised) -> None:
-        """What outlived its timeout has ended: evidence (R2), and the sender is quiet (R4)."""
-        code.ended()
-        attempt.ledger.post(_outcome(effect, doing, outcome)[0])
+    acting = Acting()
 
-    reply = yield Call(runtime.guarded(effect.fn, attempt, doing), effect.is_async, (submission,), values, doing.seconds, late)
+    def ended(outcome: Returned | Raised) -> None:
+        """Its code has ended, and all that it left behind: evidence (R2), and the sender is quiet (R4)."""
+
+        def tell() -> None:
+            code.ended()
+            attempt.ledger.post(_outcome(effect, doing, outcome)[0])
+
+        acting.when_quiet(tell)
+
+    fn = runtime.guarded(effect.fn, attempt, doing, acting)
+    reply = yield Call(fn, effect.is_async, (submission,), values, doing.seconds, ended)
     if isinstance(reply, TimedOut):
         attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", ended=False))
         return Unknown()
-    code.ended()
     command, answer = _outcome(effect, doing, reply)
+    if isinstance(command, e.Lose) and not acting.quiet:
+        attempt.ledger.post(replace(command, why=f"{command.why}; what it started still runs", ended=False))
+        ended(reply)
+        return answer
+    acting.when_quiet(code.ended)
     attempt.ledger.post(command)
     if isinstance(command, e.Confirm) and command.unrecorded:
         raise Misuse(f"effect {effect.name} happened and is confirmed, but its result cannot be recorded: {command.unrecorded}")

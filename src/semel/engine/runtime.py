@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import threading
@@ -9,14 +10,16 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from semel.engine.acting import Acting, follow_tasks
+from semel.engine.acting import acting as acting_now
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, is_async
 from semel.engine.ledger import Desk
 from semel.engine.perform import Doing
-from semel.engine.session import Learnt, Session
+from semel.engine.session import Learnt, Session, land
 from semel.errors import Misuse
 from semel.machine import effects as e
-from semel.model import Awaits, Refusal
+from semel.model import Awaits
 from semel.store.contract import Store
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog, watching_children
@@ -26,6 +29,15 @@ if TYPE_CHECKING:
 
 current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("semel_attempt", default=None)
 inside: contextvars.ContextVar[str] = contextvars.ContextVar("semel_inside", default="")
+
+
+def in_loop() -> bool:
+    """Whether this thread runs an event loop now."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 class Code:
@@ -130,25 +142,21 @@ class Runtime:
 
     # --- the user's code, and where it stands ---
 
-    def guarded(self, fn: Callable[..., Any], attempt: Attempt, doing: Doing) -> Callable[..., Any]:
+    def guarded(self, fn: Callable[..., Any], attempt: Attempt, doing: Doing, acting: Acting) -> Callable[..., Any]:
         """An effect's function: nothing of semel's may be called in it, and a child it makes is recorded first (R4)."""
 
         def about_to_spawn(event: str) -> None:
             command = e.MarkUnfenced(doing.key, doing.n, doing.token, "child")
-            proposed = attempt.ledger.propose(command)
-            if not isinstance(proposed, Refusal) and proposed.ticket is not None:
-                proposed.ticket.wait()
+            land(attempt.ledger, command)  # waits until it is durable; what it raises keeps the child from being made
 
-        return self._wrapped(fn, lambda: self._in_effect(doing, about_to_spawn))
+        return self._wrapped(fn, lambda: self._in_effect(acting, about_to_spawn))
 
     @contextlib.contextmanager
-    def _in_effect(self, doing: Doing, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
-        token = inside.set("an effect")
-        try:
-            with watching_children(about_to_spawn):
-                yield
-        finally:
-            inside.reset(token)
+    def _in_effect(self, acting: Acting, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
+        with _set(inside, "an effect"), _set(acting_now, acting), watching_children(about_to_spawn):
+            if in_loop():
+                follow_tasks(asyncio.get_running_loop())
+            yield
 
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function."""
