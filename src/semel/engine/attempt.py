@@ -155,10 +155,10 @@ class Attempt:
         """Only a person can help."""
         raise (yield from self._suspended(Exit("block", why, key)))
 
-    def suspend_fenced(self) -> Generator[Request, Any, NoReturn]:
+    def suspend_fenced(self) -> Generator[Request, Any, Suspended]:
         """This process may start nothing more."""
         yield Await(self.ledger.desk.writer.barrier(), 1.0)
-        raise self._left(Exit("gone", self.session.fenced or "past the local deadline"))
+        return self._left(Exit("gone", self.session.fenced or "past the local deadline"))
 
     def _suspended(self, exit: Exit) -> Generator[Request, Any, Suspended]:
         """On record, so that the machine refuses what a handler starts that swallowed the exception (R11)."""

@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
@@ -133,24 +134,46 @@ def run(procedure: Generator[Request, Any, T]) -> T:
             answer = _call_sync(request)
 
 
+class _Mailbox:
+    """Wakes a loop once for all that happened since it last looked: a commit answers many, and each wake is a system call."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lock = threading.Lock()
+        self._told: list[asyncio.Future[None]] = []
+
+    def tell(self, future: asyncio.Future[None]) -> None:
+        """From any thread."""
+        with self._lock:
+            self._told.append(future)
+            if len(self._told) > 1:
+                return  # whoever was first has called the loop
+        try:
+            self._loop.call_soon_threadsafe(self._open)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
+
+    def _open(self) -> None:
+        with self._lock:
+            told, self._told = self._told, []
+        for future in told:
+            if not future.done():
+                future.set_result(None)
+
+
+_mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
+
+
 async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
     """Await a Signal; its value, or None if `seconds` were over first."""
     if signal.is_set:
         return signal.value
     loop = asyncio.get_running_loop()
+    mailbox = _mailboxes.get(loop)
+    if mailbox is None:
+        mailbox = _mailboxes[loop] = _Mailbox(loop)
     future: asyncio.Future[None] = loop.create_future()
-
-    def resolve() -> None:
-        if not future.done():
-            future.set_result(None)
-
-    def wake() -> None:
-        try:
-            loop.call_soon_threadsafe(resolve)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
-
-    signal.then(wake)
+    signal.then(lambda: mailbox.tell(future))
     if seconds is None:
         await future
     else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from semel.engine import recover
 from semel.engine.acting import Acting
@@ -191,6 +191,8 @@ def submit(
 ) -> Generator[Request, Any, Done | Clean | Unknown]:
     """Arm, check, call; then record what came of it. The intent is durable already."""
     runtime = attempt.runtime
+    if not attempt.session.alive():  # before arming, which would kill a process that can still stop by itself
+        yield from not_sent(attempt, doing)
     try:
         code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
     except OSError as error:
@@ -198,8 +200,7 @@ def submit(
         raise Misuse(f"the kernel timer cannot be armed ({error}); semel.App(watchdog='never') does without it") from error
     if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
         code.ended()
-        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced"))
-        yield from attempt.suspend_fenced()
+        yield from not_sent(attempt, doing)
     submission = Submission(
         key=doing.key,
         token=doing.token,
@@ -237,6 +238,12 @@ def submit(
     if isinstance(command, e.Confirm) and command.unrecorded:
         raise Misuse(f"effect {effect.name} happened and is confirmed, but its result cannot be recorded: {command.unrecorded}")
     return answer
+
+
+def not_sent(attempt: Attempt, doing: Doing) -> Generator[Request, Any, NoReturn]:
+    """The intent is durable and nothing was called: that is proof, and this process may start nothing more."""
+    attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced"))
+    raise (yield from attempt.suspend_fenced())
 
 
 def _outcome(

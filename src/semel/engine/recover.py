@@ -78,7 +78,7 @@ def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, An
     if attempt.may_hold(ms / 1000):
         yield attempt.clock.pause(ms / 1000)
         if not attempt.session.alive():
-            yield from attempt.suspend_fenced()
+            raise (yield from attempt.suspend_fenced())
         yield from attempt.look_again()
     else:
         yield from attempt.park(why, key, ms)
