@@ -85,7 +85,7 @@ class Refusal:
 class Confirmed:
     """It happened; `result` is recorded as the effect's result (data, as the effect's return annotation)."""
 
-    result: object = None
+    result: object
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,9 @@ class Worker:
         self._rouse()
 
     def _free(self) -> int:
-        return 0 if self._alone else self._concurrency - len(self._running)
+        if self._alone or not self._session.alive():  # past its local deadline it could start nothing of what it claims
+            return 0
+        return self._concurrency - len(self._running)
 
     def _idle(self) -> bool:
         if self._running or self._alone:
@@ -256,16 +258,24 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let what runs end; give back what has not, and what never started."""
+        if self._failed:  # fenced: nothing is ours to give back; what still runs may leave its outcome as evidence
+            if self._running:
+                await asyncio.wait([r.task for r in self._running], timeout=self._session.ttl)
+            await asyncio.to_thread(self._flush, 1.0)
+            return
         while self._alone:
             await self._give_back(self._alone.popleft())
         if self._running:
             await asyncio.wait([r.task for r in self._running], timeout=GRACE_SECONDS)
         for running in list(self._running):
             await self._give_up(running)
-        await asyncio.to_thread(self._flush)
+        await asyncio.to_thread(self._flush, 10.0)
 
-    def _flush(self) -> None:
-        self._runtime.desk.writer.barrier().wait(10)
+    def _flush(self, seconds: float) -> None:
+        """Let outcomes land. Twice: one whose stream had moved on is decided again, and stands behind the first barrier."""
+        with contextlib.suppress(StoreUnavailable):
+            for _ in range(2):
+                self._runtime.desk.writer.barrier().wait(seconds)
 
     async def _give_back(self, taken: ClaimedTask) -> None:
         ledger = Ledger(self._runtime.desk, taken.tenant, taken.task, taken.head, f"session:{self._session.id}")

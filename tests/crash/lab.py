@@ -18,6 +18,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import apsw
+
 import semel
 from semel.engine.queue import Order
 from semel.machine import journal, projection, tasks
@@ -80,6 +82,10 @@ class Worker:
     def alive(self) -> bool:
         return self.process.poll() is None
 
+    def says(self, words: str) -> None:
+        """Wait until its log holds these words."""
+        until(f"worker {self.pid} says {words!r}", lambda: words in self.log.read_text())
+
     def _states(self) -> list[str]:
         found = []
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
@@ -90,6 +96,8 @@ class Worker:
 
 class Lab:
     """One test's world. env: of all its workers, on top of the lab's own."""
+
+    apps = APPS
 
     def __init__(self, root: Path, **env: str) -> None:
         self.root, self.room = root, root / "room"
@@ -145,10 +153,47 @@ class Lab:
         self._others.append(process)
         return process
 
+    def sessions(self) -> list[int]:
+        """The pids of the sessions that live, oldest first."""
+        rows = self.app.runtime.desk.store.sessions()
+        return [row.pid for row in sorted(rows, key=lambda row: row.started)]
+
+    def kill_pid(self, pid: int) -> None:
+        """SIGKILL a worker that its supervisor started."""
+        assert pid in self.sessions()
+        os.kill(pid, signal.SIGKILL)
+
     def restart_provider(self) -> None:
         """A dead provider comes back: same record, same port."""
         port = int(self.provider.url.rsplit(":", 1)[1])
         self.provider = Provider.start(self.record, port=port)
+
+    # --- the store's file ---
+
+    def lock_store(self, seconds: float) -> subprocess.Popen[str]:
+        """Another process takes the write lock for so long; returns once it holds it."""
+        process = self.start(str(APPS / "run_locker.py"), str(self.store), str(seconds))
+        assert process.stdout is not None
+        assert process.stdout.readline() == "locked\n"
+        return process
+
+    def copy_store(self, name: str) -> None:
+        """A consistent copy, as a backup would make it."""
+        source, target = apsw.Connection(str(self.store)), apsw.Connection(str(self.root / name))
+        try:
+            with target.backup("main", source, "main") as backup:
+                backup.step()
+        finally:
+            target.close()
+            source.close()
+
+    def put_store(self, name: str) -> None:
+        """A restore, as people do it: the copy is put in the store's place, and its old log is deleted."""
+        self.app.close()
+        (self.root / name).rename(self.store)
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self.store}{suffix}").unlink()
+        self.app = self.open_app()
 
     # --- gates ---
 
@@ -171,6 +216,19 @@ class Lab:
         path = self.room / "diary"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(int(line.split(" ", 1)[0]), line.split(" ", 1)[1]) for line in lines]
+
+    def running_beside(self, line: str) -> set[str]:
+        """Which starts that the diary tells of, by the same process, had no end when it noted `line`."""
+        open_now: dict[int, set[str]] = {}
+        for pid, noted in self.diary():
+            if noted == line:
+                return open_now.get(pid, set())
+            verb, _, what = noted.partition(" ")
+            if verb == "start":
+                open_now.setdefault(pid, set()).add(what)
+            elif verb == "end":
+                open_now[pid].discard(what)
+        raise AssertionError(f"nobody noted {line!r}")
 
     # --- tasks ---
 
@@ -198,11 +256,11 @@ class Lab:
         (found,) = self.app.effects.list(state="ambiguous", task=ref)
         return found
 
-    def person(self, ref: semel.Ref[Any], *, stopped: bool = False) -> str:
+    def person(self, ref: semel.Ref[Any], action: str = "", *, stopped: bool = False) -> str:
         """Wait until the task waits for a person, who looks into the provider's books and says what is there."""
         self.wait(ref, semel.Delivery.BLOCKED)
         effect = self.unknown(ref)
-        acts = self.acts(effect.name.removeprefix("a"))
+        acts = self.acts(action or effect.name.removeprefix("a"))
         verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
         self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version, process_stopped=stopped)
         return "confirmed" if acts else "not_found"
@@ -263,8 +321,13 @@ class Lab:
         store = self.app.runtime.desk.store
         for tenant, stream in store.streams(("", ""), 20):
             lines.append(f"--- stream {stream}")
-            lines += [f"{r.at} {r.seq} {r.kind} {r.actor} {r.token & 0xFFFFFFFF} {r.body[:300]}" for r in store.rows(tenant, stream)]
+            lines += [
+                f"{r.at} {r.seq} {r.kind} {r.actor} {r.token & 0xFFFFFFFF} {r.body[:300]}" for r in store.rows(tenant, stream)
+            ]
         for worker in self.workers:
+            if worker.alive:
+                worker.signal(signal.SIGUSR1)
+                time.sleep(0.3)  # for it to write down where it is
             lines += [f"--- worker {worker.pid}, exit {worker.process.poll()}", worker.log.read_text()[-4000:]]
         return "\n".join(lines)
 

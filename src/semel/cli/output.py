@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
@@ -18,6 +20,7 @@ SHORT = 8  # the last characters of an id, which tell it from the others
 WIDEST = 100  # sentences longer than that are hard to read
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
+GIVES_WAY = ("TENANT", "KIND", "KEY")  # columns of what users name themselves: wrapped, so that ids and states stay whole
 TONES = {"good": "bold green", "bad": "bold red", "wait": "bold yellow", "": "bold"}
 _TONE_OF = {
     "acknowledged": "green", "succeeded": "green", "confirmed": "green", "dead_lettered": "red", "failed": "red",
@@ -58,12 +61,16 @@ def duration(ms: int) -> str:
         return f"{ms} ms"
     if ms < _MINUTE:
         return f"{ms / _SECOND:.1f}".removesuffix(".0") + " s"
-    for big, small, names in ((_MINUTE, _SECOND, "min s"), (_HOUR, _MINUTE, "h min"), (_DAY, _HOUR, "d h")):
-        if big == _DAY or ms < big * (60 if big == _MINUTE else 24):
-            more, less = names.split()
-            rest = ms % big // small
-            return f"{ms // big} {more}" + (f" {rest} {less}" if rest else "")
-    raise AssertionError("a day has no end here")
+    if ms < _HOUR:
+        return _parts(ms, _MINUTE, "min", _SECOND, "s")
+    if ms < _DAY:
+        return _parts(ms, _HOUR, "h", _MINUTE, "min")
+    return _parts(ms, _DAY, "d", _HOUR, "h")
+
+
+def _parts(ms: int, unit: int, name: str, part: int, part_name: str) -> str:
+    rest = ms % unit // part
+    return f"{ms // unit} {name}" + (f" {rest} {part_name}" if rest else "")
 
 
 def elapsed(ms: int) -> str:
@@ -114,15 +121,26 @@ def state(name: str) -> Text:
 
 def say(text: str = "", tone: str | None = None) -> None:
     """A sentence, wrapped."""
+    _wrapped(Text(clean(text), style=TONES[tone] if tone is not None else ""))
+
+
+def _wrapped(text: Text) -> None:
     out = console()
-    out.print(Text(clean(text), style=TONES[tone] if tone is not None else ""), width=min(out.width, WIDEST))
+    for line in text.wrap(out, min(out.width, WIDEST)) or [Text()]:
+        line.rstrip()
+        out.print(line, no_wrap=True, overflow="ignore", crop=False)
 
 
 def verdict(text: str, tone: str) -> None:
     """The first line: its first word (or words, up to two spaces) in colour."""
     head, gap, rest = clean(text).partition("  ")
+    _wrapped(Text.assemble((head, TONES[tone]), gap, rest))
+
+
+def height() -> int:
+    """How many lines a person sees at once; 0 where nobody looks at a terminal."""
     out = console()
-    out.print(Text.assemble((head, TONES[tone]), gap, rest), width=min(out.width, WIDEST))
+    return out.height if out.is_terminal else 0
 
 
 def heading(text: str) -> None:
@@ -139,8 +157,8 @@ def indented(text: str, by: int, *, style: str = "", first: str = "") -> None:
     lines = Text(clean(text), style=style).wrap(out, width)
     for n, line in enumerate(lines):
         line.rstrip()
-        head = Text(first.ljust(by) if n == 0 else " " * by, style="dim" if first else "")
-        out.print(head + line, no_wrap=True, overflow="ignore", crop=False)
+        before = first.ljust(by) if n == 0 else " " * by
+        out.print(Text.assemble((before, "dim"), line), no_wrap=True, overflow="ignore", crop=False)
 
 
 def room(by: int) -> int:
@@ -158,10 +176,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right
     """A table that fits: what is too long is wrapped in its cell, never cut."""
     made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
     for name in columns:
-        # ids and states are short and stay whole; what users name themselves gives way
-        made.add_column(
-            name, justify="right" if name in right else "left", overflow="fold", no_wrap=name not in ("KIND", "KEY", "WHY", "TENANT")
-        )
+        whole = name not in GIVES_WAY
+        made.add_column(name, justify="right" if name in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         made.add_row(*(cell if isinstance(cell, Text) else Text(clean(cell)) for cell in row))
     console().print(made)
@@ -173,5 +189,9 @@ def emit(data: Json) -> None:
 
 
 def complain(message: Any) -> None:
-    """An error: one message on standard error."""
-    sys.stderr.write(f"semel: {clean(str(message))}\n")
+    """An error: one message on standard error, whole words to a line where a person reads it."""
+    lines = [clean(line) for line in f"semel: {message}".splitlines()]
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = [textwrap.fill(line, width, subsequent_indent="  ", break_on_hyphens=False) for line in lines]
+    sys.stderr.write("\n".join(lines) + "\n")

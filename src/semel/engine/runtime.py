@@ -102,6 +102,8 @@ class Runtime:
             return self._session
 
     def _fenced(self, why: str) -> None:
+        if not self.desk.store.still_here():  # what waits can never land: answer it now, not when patience is over
+            threading.Thread(target=self.desk.writer.close, name="semel-close", daemon=True).start()
         self.on_fenced(why)
 
     @property

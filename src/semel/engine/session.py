@@ -137,7 +137,8 @@ class Session:
         while not self._stop.wait(pause):
             try:
                 answered = self._beat()
-                pause = self.ttl / 4 if answered else min(1.0, self.ttl / 8)
+                # an answer that took so long that the deadline is past already: at once again
+                pause = self.ttl / 4 if answered and self.alive() else min(1.0, self.ttl / 8)
                 if answered and not self.fenced:
                     self._tending.set()
             except StoreUnavailable as error:
@@ -170,7 +171,9 @@ class Session:
         try:
             still_ours = self.desk.store.beat(self.id, known, nonce, self.number + 1)
         except StoreUnavailable:
-            return False
+            if self.desk.store.still_here():
+                return False
+            still_ours = False  # R15: the file has gone from its place, and no answer will ever come
         if not still_ours:
             self.fence_self("its beat was refused: another took over, or this is another store now")
             return True

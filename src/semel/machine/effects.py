@@ -25,6 +25,7 @@ from semel.machine import journal as j
 from semel.model import Code, EffectState, Json, Refusal
 
 NOT_DONE, RETURNED, RAISED = "not_done", "returned", "raised"
+PERSON = "person"  # how a not_found is settled that a person answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,11 @@ class Effect:
         """Whether no sender of an open submission can act any more."""
         return all(s.quiet for s in self.open)
 
+    @property
+    def told(self) -> Evidence | None:
+        """Late evidence that it happened. True of the key for ever, even if what it speaks of was closed by a not_found."""
+        return next((found for found in self.evidence if found.outcome == RETURNED), None)
+
     def submission(self, n: int) -> Sent | None:
         """Submission `n`, counted from 1."""
         return self.sent[n - 1] if 0 < n <= len(self.sent) else None
@@ -198,7 +204,10 @@ class NoteSenderGone:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet."""
+    """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
+
+    seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
+    """
 
     key: str
     token: int
@@ -208,6 +217,7 @@ class Settle:
     reason: str = ""
     waited_ms: int = -1
     settle_ms: int = 0
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +290,8 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         sub = effect.submission(command.n)
         if sub is None or not sub.open:
             return _no(Code.STALE_VIEW, f"submission {command.n} is not open")
-        return Decision((j.Unfenced(command.key, command.n, command.why),) if not sub.unfenced else ())
+        worse = not sub.unfenced or (command.why == "child" and sub.unfenced != "child")  # a child outlives its process
+        return Decision((j.Unfenced(command.key, command.n, command.why),) if worse else ())
     if isinstance(command, NoteSenderGone):
         return Decision(
             tuple(
@@ -307,6 +318,8 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
     limited = _limited(effect, c, standing)
     if limited:
         return limited
+    if effect is None and c.again:
+        return _no(Code.STALE_VIEW, f"no effect {c.key} is on record")
     if standing.cancelled and not c.again:
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
     fresh = effect is None or effect.digest != c.digest
@@ -334,17 +347,37 @@ def _barred(c: Intend, standing: Standing) -> Refusal | None:
 def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal | None:
     """The answer for a key that is on record, or None if it may be submitted."""
     state = effect.state
+    if state is EffectState.AMBIGUOUS and not c.again:
+        return _no(Code.UNKNOWN_OUTSTANDING, f"the outcome of {effect.name} is unknown")
     if state is EffectState.SUBMITTED:
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
-    if not c.again and c.material != effect.material:
+    if c.again:
+        return _not_again(effect)
+    if c.material != effect.material:
         return _no(Code.INTENT_CHANGED, f"a material argument of {effect.name} differs from the one on record")
     if state is EffectState.CONFIRMED:
         return _recall(effect, c, standing)
-    if state is EffectState.AMBIGUOUS:
-        return None if c.again else _no(Code.UNKNOWN_OUTSTANDING, f"the outcome of {effect.name} is unknown")
-    if effect.declined is not None:
-        return Decision(recorded=effect)
-    return _no(Code.STALE_VIEW, "nothing is unknown any more") if c.again else None
+    if effect.told is not None:
+        return _believe_told(effect, effect.told, c, standing)
+    return Decision(recorded=effect) if effect.declined is not None else None
+
+
+def _not_again(effect: Effect) -> Refusal | None:
+    """A resubmission is a way out of an unknown and of nothing else: what came in meanwhile may have settled it."""
+    if effect.state is not EffectState.AMBIGUOUS:
+        return _no(Code.STALE_VIEW, "nothing is unknown any more")
+    if effect.told is not None:
+        return _no(Code.STALE_VIEW, f"there is evidence that {effect.name} happened: it is read first")
+    return _no(Code.STALE_VIEW, f"{effect.name} is in conflict: only a person can tell") if effect.conflict else None
+
+
+def _believe_told(effect: Effect, told: Evidence, c: Intend, standing: Standing) -> Decision | Refusal:
+    """R2: a not_found closed it, and then its sender said that it had happened. Evidence is read before anything starts."""
+    event = j.Confirmed(effect.key, told.n, told.result, told.reason, "evidence")
+    happened = apply(effect, event, effect.version + 1, told.at)
+    assert happened is not None
+    answer = _recall(happened, c, standing)
+    return answer if isinstance(answer, Refusal) else Decision((event, *answer.events), answer.recorded)
 
 
 def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal:
@@ -399,13 +432,24 @@ def _settle(effect: Effect, c: Settle, standing: Standing) -> Decision | Refusal
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
     if effect.state is not EffectState.AMBIGUOUS:
         return _no(Code.STALE_VIEW, f"{effect.name} is settled")
-    if c.verdict == "not_found":
-        stopped = effect.answered is not None and effect.answered.stopped
-        if not effect.quiet and not stopped:
-            return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
-        if c.waited_ms < c.settle_ms:
-            return _no(Code.UNKNOWN_OUTSTANDING, f"settle is not over ({c.waited_ms} of {c.settle_ms} ms)")
-    return Decision((j.Found(c.key, c.verdict, c.how, c.result, c.reason),))
+    doubted = _doubted(effect, c) if c.verdict == "not_found" else None
+    return doubted or Decision((j.Found(c.key, c.verdict, c.how, c.result, c.reason),))
+
+
+def _doubted(effect: Effect, c: Settle) -> Refusal | None:
+    """R4: why a not_found is not believed. What came in since it was asked for is read first."""
+    answered = effect.answered
+    if not effect.quiet and not (answered is not None and answered.stopped):
+        return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
+    if c.waited_ms < c.settle_ms:
+        return _no(Code.UNKNOWN_OUTSTANDING, f"settle is not over ({c.waited_ms} of {c.settle_ms} ms)")
+    if c.seen and len(effect.sent) > c.seen:
+        return _no(Code.STALE_VIEW, f"{effect.name} was submitted again since it was looked for")
+    if effect.told is not None:
+        return _no(Code.STALE_VIEW, f"there is evidence that {effect.name} happened: it is read first")
+    if answered is None and (effect.conflict or c.how == PERSON):
+        return _no(Code.STALE_VIEW, f"no person says that {effect.name} did not happen")
+    return None
 
 
 def _credit(effect: Effect, c: Credit, standing: Standing) -> Decision | Refusal:
@@ -413,8 +457,8 @@ def _credit(effect: Effect, c: Credit, standing: Standing) -> Decision | Refusal
         return _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
     sub = effect.submission(c.n)
     found = next((e for e in effect.evidence if e.n == c.n and e.outcome != RAISED), None)
-    if sub is None or not sub.open or found is None or effect.confirmed:
-        return _no(Code.STALE_VIEW, f"there is no evidence about an open submission {c.n} of {effect.name}")
+    if sub is None or found is None or effect.confirmed or not (sub.open or found.outcome == RETURNED):
+        return _no(Code.STALE_VIEW, f"there is no evidence about submission {c.n} of {effect.name} to believe")
     if found.outcome == RETURNED:
         return Decision((j.Confirmed(c.key, c.n, found.result, found.reason, "evidence"),))
     return Decision((j.Disproved(c.key, c.n, found.reason, detail=found.result),))
@@ -488,6 +532,8 @@ def _apply_intended(effect: Effect | None, e: j.Intended, seq: int, at: int) -> 
             e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), at, version=seq
         )
     clean = not effect.open
+    if clean:
+        effect = replace(effect, lost_at=0, unavailable=0, unavailable_since=0)  # patience is for this unknown, not the last
     return replace(
         effect, version=seq, sent=(*effect.sent, sent), clean_since=at if clean else effect.clean_since,
         args=e.args if e.digest else effect.args, digest=e.digest or effect.digest,
@@ -501,7 +547,7 @@ def _apply_found(effect: Effect, e: j.Found, at: int) -> Effect:
     if e.verdict == "not_found":
         return _sub(replace(effect, conflict="", answered=None, unavailable=0, unavailable_since=0, lost_at=0), 0, close_all=True)
     if e.verdict == "conflict":
-        return replace(effect, conflict=e.reason or "conflict")
+        return replace(effect, conflict=e.reason or "conflict", answered=None)  # it contradicts an earlier "not there"
     return replace(effect, unavailable=effect.unavailable + 1, unavailable_since=effect.unavailable_since or at)
 
 

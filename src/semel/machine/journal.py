@@ -301,6 +301,7 @@ _FIELDS = {
     kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
 }
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_escape = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +328,12 @@ def body_of(event: Happened) -> str:
         value = getattr(event, name)
         if value != default or default is MISSING or type(value) is not type(default):
             kept[name] = value
-    return _encode(kept)
+    text = _encode(kept)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half a character, of an error that names a file, say: an outcome must be recorded all the same
+        return _escape(kept)
+    return text
 
 
 def event_of(kind: str, body: str) -> Happened:

@@ -11,6 +11,7 @@ import rfc8785
 from semel.errors import Misuse
 from semel.model import Json
 
+DIGESTED = "int_"
 MAX_INTEGER = 2**53 - 1  # RFC 8785 (I-JSON): beyond it, readers disagree about the number
 
 
@@ -28,17 +29,32 @@ def digest(value: Json) -> str:
 
 
 def check_intent(value: Json, path: str) -> None:
-    """Refuse what cannot identify an effect: a float says 0.1 + 0.2, a huge integer is read differently elsewhere."""
+    """Refuse what cannot identify an effect: a float says 0.1 + 0.2, a huge integer is read differently elsewhere.
+
+    Raises `Misuse` that names the place, as `path` and what follows it.
+    """
     if isinstance(value, float):
         raise Misuse(f"{path} is a float ({value!r}), and a float cannot identify an effect: write cents as an int, or a str")
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_INTEGER:
         raise Misuse(f"{path} is an integer beyond 2^53 - 1, which JSON readers do not agree on: pass it as a str")
+    if isinstance(value, str) and not _is_text(value):
+        raise Misuse(f"{path} holds half a character ({value!r:.60}), which is no text: decode it with errors='replace'")
     if isinstance(value, dict):
         for name, inner in value.items():
+            check_intent(name, f"{path}: the name {name!r:.60}")
             check_intent(inner, f"{path}.{name}")
     elif isinstance(value, list):
         for index, inner in enumerate(value):
             check_intent(inner, f"{path}[{index}]")
+
+
+def _is_text(value: str) -> bool:
+    """Whether it has no lone surrogates: half a character has no bytes, so nothing can be derived from it or store it."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def effect_key(
@@ -54,11 +70,12 @@ def effect_key(
 
 
 def task_key(intent: Json) -> str:
-    """The key of a task, from its intent: readable where it is one short string, else a digest."""
+    """The key of a task, from its intent: readable where it is one short printable string, else a digest."""
     values = list(intent.values())
-    if len(values) == 1 and isinstance(values[0], str) and 0 < len(values[0]) <= 100:
-        return values[0]
-    return "int_" + digest(intent)
+    only = values[0] if len(values) == 1 and isinstance(values[0], str) else ""
+    if 0 < len(only) <= 100 and only.isprintable() and not only.startswith(DIGESTED):  # or it could be another's digest
+        return only
+    return DIGESTED + digest(intent)
 
 
 def step_key(name: str, args: Json, nth: int) -> str:

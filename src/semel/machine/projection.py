@@ -108,7 +108,7 @@ def task_row(tenant: str, t: Task) -> TaskRow:
         t.crashes,
         len(t.unknown),
         t.version,
-        t.why[:WHY_LENGTH],
+        t.why[:WHY_LENGTH].encode(errors="replace").decode(),  # half a character, of an error, has no place in a table
     )
 
 

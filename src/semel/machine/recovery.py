@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from semel.machine.effects import RAISED, Effect
+from semel.machine.effects import RAISED, Effect, Sent
 
 PATIENCE_MS = 3_600_000
 POLL_MS = 500  # how often to look whether a sender has become quiet
@@ -81,7 +81,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """The end of the ladder."""
+    """The end of the ladder. Every ladder comes to it: no rung is tried without end."""
 
     why: str
 
@@ -96,6 +96,8 @@ def margin_ms(within_ms: int) -> int:
 
 def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
     """What to do next about an ambiguous effect."""
+    if effect.told is not None:
+        return Credit(effect.told.n)
     for sent in effect.open:
         if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):
             return Credit(sent.n)
@@ -103,13 +105,14 @@ def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
         return _answered(effect, rungs, facts)
     if effect.conflict:
         return Person(f"conflict: {effect.conflict}")
-    lookups = 0
+    lookups = sends = 0
     for index, rung in enumerate(rungs):
-        if rung.kind == "repeat":
-            return Again(_backoff(effect))
-        if rung.kind == "resend":
-            cap = _resend_cap(effect, rung, facts)
-            if cap != 0:
+        if rung.kind == "ask":
+            break  # the order is the ladder: nothing is tried behind a person's back
+        if rung.kind in ("repeat", "resend"):
+            sends += 1
+            cap = _resend_cap(effect, rung, facts) if rung.kind == "resend" else None
+            if cap != 0 and _sending_ms(effect, facts) < PATIENCE_MS * sends:
                 return Again(_backoff(effect), cap)
         if rung.kind == "lookup":
             lookups += 1
@@ -129,24 +132,35 @@ def settle_after(rung: Rung, facts: Facts) -> int:
 def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
     ask = next((rung for rung in rungs if rung.kind == "ask"), Rung("ask"))
     left = settle_after(ask, facts)
+    if left < 0 and any(sent.fenced and sent.unfenced and not sent.quiet for sent in effect.open):
+        return Person(f"nothing can prove that a sender of {effect.name} has stopped: say so (--process-stopped)")
     if left < 0:
         return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")
     return Believe(ask.settle_ms) if left == 0 else Wait(left, "a person said not_found; settle is being watched")
 
 
+def _again(effect: Effect) -> tuple[Sent, ...]:
+    """The resubmissions since it became unknown; those that were disproved count too, or a refused connection is a hot loop."""
+    return effect.sent[effect.open[0].n :] if effect.open else ()
+
+
 def _backoff(effect: Effect) -> int:
-    lost = sum(1 for sent in effect.open if sent.lost)
-    return 0 if lost <= 1 else min(100 * 2 ** min(lost - 2, 9), 30_000)
+    tries = len(_again(effect))
+    return 0 if not tries else min(100 * 2 ** min(tries - 1, 9), 30_000)
+
+
+def _sending_ms(effect: Effect, facts: Facts) -> int:
+    """How long it has been resubmitted in vain. From the first time on: hours in which nobody tried are not patience."""
+    tries = _again(effect)
+    return max(facts.now_ms, facts.highest_ms) - tries[0].at if tries else 0
 
 
 def _resend_cap(effect: Effect, rung: Rung, facts: Facts) -> int | None:
     """The longest a resend may take, in milliseconds; None: no limit; 0: this rung may not be used any more."""
     age = max(facts.now_ms, facts.highest_ms) - effect.clean_since
-    if effect.lost_at and max(facts.now_ms, facts.highest_ms) - effect.lost_at >= PATIENCE_MS:
-        return 0
     if rung.within_ms is None:
         return None
     margin = margin_ms(rung.within_ms)
     if facts.highest_ms - facts.now_ms > margin or age < -margin:
         return 0  # the clocks disagree: nobody can say how old it is
-    return max(0, rung.within_ms - margin - age)
+    return max(0, rung.within_ms - margin - age - _backoff(effect))  # it is sent only after that wait

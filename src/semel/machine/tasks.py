@@ -231,10 +231,20 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
     """
     shared = shared or {}
     if isinstance(command, e.EffectCommand):
-        return e.decide(task.effects.get(command.key), command, standing(task, command, shared))
+        decided = e.decide(task.effects.get(command.key), command, standing(task, command, shared))
+        if isinstance(decided, Refusal) or not isinstance(command, e.Answer):
+            return decided
+        return e.Decision((*decided.events, *_goes_on(task, command)))
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
     return _DECIDE[type(command)](task, command, shared)
+
+
+def _goes_on(task: Task, command: e.EffectCommand) -> tuple[j.Happened, ...]:
+    """A person's answer unblocks its task in the same change: a crash between the two would strand it."""
+    if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found") and task.delivery is Delivery.BLOCKED:
+        return (j.Unblocked(f"{command.verdict} by {command.by}", task.due),)
+    return ()
 
 
 def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
@@ -244,7 +254,8 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
         return e.Standing(current=task.owned(token))
     others = (key for key in _unknown(task, shared) if key != command.key)
     return e.Standing(
-        current=task.owned(token), suspended="" if command.again else task.suspended, unknown=next(others, ""),
+        current=task.owned(token), suspended="" if command.again else task.suspended,
+        unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
         used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
         cancelled=bool(task.ending),
     )  # fmt: skip
@@ -352,7 +363,10 @@ def _lose_lease(task: Task, c: LoseLease, shared: Mapping[str, Key]) -> e.Decisi
     if crashes < task.max_crashes or not task.alone:
         return e.Decision((*lost, gone))
     why = f"its worker died {crashes} time(s) while running it, the last time alone"
-    last: j.Happened = j.Ending("dead_lettered", why, c.at) if _will_be_unknown(task, shared) else j.DeadLettered(why)
+    last: j.Happened = j.DeadLettered(why)
+    if _will_be_unknown(task, shared):
+        worn = crashes > task.max_crashes + 1  # reconciling kills the worker too: without end, if nobody looks
+        last = j.Blocked(f"{why}; a person must look") if worn else j.Ending("dead_lettered", why, c.at)
     return e.Decision((*lost, gone, last))
 
 
@@ -399,14 +413,15 @@ def decide_shared(
 
     For an intent and a settlement the caller must own `task`; an outcome is judged by the key's own token.
     """
+    join: tuple[j.Happened, ...] = ()
     if isinstance(command, e.Intend):
         stand = standing(task, command, shared)
         command = replace(command, token=next_token(key, epoch))
-        join = () if command.key in task.joined else (j.Joined(command.key, command.name),)
+        join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
     elif isinstance(command, e.Settle | e.Credit):
-        stand, join = e.Standing(current=task.owned(command.token)), ()
+        stand = e.Standing(current=task.owned(command.token))
     else:
-        stand, join = e.Standing(current=getattr(command, "token", 0) == key.token), ()
+        stand, join = e.Standing(current=getattr(command, "token", 0) == key.token), _goes_on(task, command)
     decided = e.decide(key.effect, command, stand)
     if isinstance(decided, Refusal):
         return decided
@@ -540,7 +555,7 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
         why=c.error,
     ),
     j.LeaseLost: _apply_lease_lost,
-    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, Execution.UNKNOWN if t.unknown else t.execution, clean=False, why=c.why),
+    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, _rest(t), clean=False, why=c.why),
     j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why),
     j.Ending: lambda t, c: replace(
         t, ending=c.how, why=c.why, due=c.due, delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED

@@ -60,7 +60,8 @@ class Change:
 class ClaimUnit:
     """Take up to `limit` tasks that are due. decide(tenant, rows) gives the change that claims one, and what it becomes.
 
-    task: claim this one (tenant, id), due or not, instead of looking in the queues.
+    A task for which it gives None, or raises, is passed over: the next one is looked at in its place. Units may be given
+    again (R7), so it may be asked twice. task: claim this one (tenant, id), due or not, instead of looking in the queues.
     """
 
     guard: Guard
@@ -102,6 +103,13 @@ class Exists:
 
 
 @dataclass(frozen=True, slots=True)
+class Broken:
+    """It breaks a rule of the database (a type, a unique key): a bug. It did not land, and never can; the others did."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedTask:
     """A task that was claimed: its tenant, its rows, the claim's own included."""
 
@@ -117,7 +125,7 @@ class Claims:
     tasks: tuple[ClaimedTask, ...]
 
 
-Outcome = Landed | Stale | Fenced | Exists | Claims
+Outcome = Landed | Stale | Fenced | Exists | Claims | Broken
 
 
 class SessionRow(NamedTuple):
@@ -154,11 +162,15 @@ class Store(Protocol):
     info: StoreInfo
 
     def commit(self, units: Sequence[Unit]) -> list[Outcome]:
-        """(writer) One transaction. Raises `StoreUnavailable` if nothing is known of it: the same units may be given again."""
+        """(writer) One transaction; an outcome for each unit, in their order. Claims are looked for after all changes.
+
+        Raises `StoreUnavailable` if nothing is known of it: the same units may be given again. A unit that cannot land is
+        answered so and takes nobody along, not even one that breaks a rule of the database.
+        """
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Let go of everything; the second time does nothing. What is asked afterwards raises `StoreUnavailable`."""
         ...
 
     def still_here(self) -> bool:
@@ -168,7 +180,10 @@ class Store(Protocol):
     # sessions, on a connection of their own
     def open_session(self, row: SessionRow) -> None: ...
     def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
-        """Compare-and-set on the own beat: one of `known` nonces gives way to `nonce`. False: fenced."""
+        """Compare-and-set on the own beat: one of `known` nonces gives way to `nonce`.
+
+        False: fenced, or this is not the store any more in which the session was opened (its epoch, its file; R15).
+        """
         ...
 
     def fence(self, session: str, nonce: str | None, how: str) -> bool:

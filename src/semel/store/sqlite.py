@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import random
 import threading
 import time
@@ -19,8 +20,9 @@ import apsw
 from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
-from semel.store import guardfile, sqlitefile
+from semel.store import forks, guardfile, sqlitefile
 from semel.store.contract import (
+    Broken,
     Change,
     ClaimedTask,
     Claims,
@@ -41,6 +43,15 @@ from semel.store.sqlfile import statements
 SQL = statements("sqlite.sql")
 BUSY_SECONDS = 30.0
 OLDEST_OF = 8  # one claim in so many takes what has waited longest, whatever its priority
+MOST_PASSED_OVER = 256  # tasks that one claim looks at in vain before it gives up
+log = logging.getLogger("semel")
+
+# What says nothing of the write that was under way: it may be given again.
+UNAVAILABLE = (
+    apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError, apsw.NoMemError,
+    apsw.ProtocolError, apsw.InterruptError, apsw.PermissionsError, apsw.ConnectionClosedError,
+)  # fmt: skip
+BUSY = (apsw.BusyError, apsw.LockedError)
 
 
 class Connection:
@@ -86,9 +97,9 @@ def translated() -> Iterator[None]:
     """apsw's errors as ours: nothing is known of what was under way."""
     try:
         yield
-    except (apsw.BusyError, apsw.LockedError) as error:
+    except BUSY as error:
         raise StoreUnavailable(f"the store is busy ({error}): another process holds its write lock") from error
-    except (apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError) as error:
+    except UNAVAILABLE as error:
         raise StoreUnavailable(f"the store did not answer: {error}") from error
 
 
@@ -98,41 +109,58 @@ class SQLite:
     def __init__(self, place: str) -> None:
         self.place = place
         self.memory = place == ":memory:"
-        self._path = None if self.memory else Path(place)
-        if self._path:
-            sqlitefile.check_place(self._path)
-            guardfile.guard(self._path)
-        try:
-            self._open()
-        except BaseException:
+        self._path = None if self.memory else Path(place).absolute()  # a relative one would follow the process's folder
+        self._connections: list[Connection] = []
+        self._guarded: str | None = None
+        with forks.lock:
             if self._path:
-                guardfile.release(self._path)
-            raise
+                sqlitefile.check_place(self._path)
+                forks.check(self._path)
+                self._guarded = guardfile.guard(self._path)
+            try:
+                self._open()
+            except BaseException:
+                self.close()
+                raise
+            forks.opened(self)
 
     def _open(self) -> None:
         with translated():
-            self._writer = Connection(self.place)
+            self._writer = self._connect()
             epoch = sqlitefile.prepare(self._writer.raw, self.place)
-            self._reader = self._writer if self.memory else Connection(self.place)
-            self._beats = self._writer if self.memory else Connection(self.place)
-            for connection in (self._reader, self._beats):
+            self._reader = self._writer if self.memory else self._connect()
+            self._beats = self._writer if self.memory else self._connect()
+            for connection in self._connections:
                 sqlitefile.pragmas(connection.raw)
             meta = dict(self._writer.raw.execute("SELECT name, value FROM meta"))
         self._inode = sqlitefile.inode(self._path)
         self.info = StoreInfo(meta["id"], meta["application"], epoch, "sqlite", self.place)
 
+    def _connect(self) -> Connection:
+        connection = Connection(str(self._path or self.place))
+        self._connections.append(connection)
+        return connection
+
     @property
     def locks(self) -> list[Any]:
         """What a fork must hold, so that no transaction is under way in it."""
-        return [c.lock for c in {id(c): c for c in (self._writer, self._reader, self._beats)}.values()]
+        return [connection.lock for connection in self._connections]
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """The device and inode of the open file."""
+        return self._inode
 
     def close(self) -> None:
-        """Close the connections. Not in a forked child: they are its parent's."""
-        for connection in {id(c): c for c in (self._beats, self._reader, self._writer)}.values():
-            with connection.lock:
-                connection.raw.close()
-        if self._path:
-            guardfile.release(self._path)
+        """Close the connections; the second time nothing happens."""
+        with forks.lock:
+            for connection in reversed(self._connections):
+                with connection.lock:
+                    connection.raw.close()
+            forks.closed(self)
+            guarded, self._guarded = self._guarded, None
+            if guarded:
+                guardfile.release(guarded)
 
     def still_here(self) -> bool:
         """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
@@ -143,15 +171,32 @@ class SQLite:
     def commit(self, units: Sequence[Unit]) -> list[Outcome]:
         """One transaction for all; what cannot land is answered, and takes nobody along."""
         with self._writer.lock, translated():
-            try:
-                return self._transaction(units)
-            except apsw.ConstraintError:
-                if len(units) == 1:
-                    raise
-                return [self._transaction([unit])[0] for unit in units]  # one of them breaks a rule: find out which
+            self._must_be_here()
+            outcomes = self._land(units)
+            self._must_be_here()  # only now: the file may have gone while we wrote
+            return outcomes
+
+    def _must_be_here(self) -> None:
+        """What is written into a file that no path names any more is lost, and must not be acknowledged."""
+        if not self.still_here():
+            raise StoreUnavailable(f"the store {self.place} was removed or replaced while it was open; start this process again")
+
+    def _land(self, units: Sequence[Unit]) -> list[Outcome]:
+        try:
+            return self._transaction(units)
+        except (*BUSY, *UNAVAILABLE):
+            raise
+        except Exception as error:  # one of them breaks a rule: find out which, by halves
+            if len(units) <= 1:
+                log.exception("semel: a change breaks a rule of the database, and can never land")
+                return [Broken(f"{type(error).__name__}: {error}") for _ in units]
+            half = len(units) // 2
+            return [*self._land(units[:half]), *self._land(units[half:])]
 
     def _transaction(self, units: Sequence[Unit]) -> list[Outcome]:
         raw = self._writer.raw
+        if raw.in_transaction:  # a rollback failed
+            raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
         try:
             batch = _Batch(raw)
@@ -178,9 +223,8 @@ class SQLite:
 
     def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
         """Compare-and-set on the own beat. False: fenced, or not this store any more."""
-        if not self.still_here():
-            return False
-        return self._beats.change("beat", (number, nonce, session, json.dumps(list(known)))) == 1
+        beaten = self._beats.change("beat", (number, nonce, session, json.dumps(list(known)))) == 1
+        return beaten and self.still_here()  # in this order: the file may be replaced meanwhile
 
     def fence(self, session: str, nonce: str | None, how: str) -> bool:
         """Compare-and-set on a watched beat."""
@@ -232,7 +276,7 @@ class SQLite:
 
     def effect(self, tenant: str | None, key: str) -> EffectRow | None:
         """One effect's row."""
-        row = self._reader.one("effect", (tenant, key))
+        row = self._reader.one("effect_of_any_tenant", (key,)) if tenant is None else self._reader.one("effect", (tenant, key))
         return EffectRow(*row) if row else None
 
     def effects(
@@ -260,13 +304,8 @@ class SQLite:
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
         """When the first waiting task of these falls due."""
-        dues = [
-            self._reader.one("next_due", (queue, kind, rank))[0]
-            for queue in queues
-            for kind in kinds
-            for (rank,) in self._reader.all("ranks", (queue, kind))
-        ]
-        return min((due for due in dues if due is not None), default=None)
+        firsts = (first for queue in queues for kind in kinds for _, first in self._reader.all("ranks", (queue, kind)))
+        return min(firsts, default=None)
 
     def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
         """What waits in these queues and is of none of these kinds."""
@@ -315,6 +354,7 @@ class _Batch:
         self._guards: dict[Guard, str] = {}
         self._rows: list[tuple[Any, ...]] = []
         self._keys: dict[tuple[str, str, str], str] = {}
+        self._ids: set[str] = set()
         self._tables: list[Tables] = []
 
     def change(self, change: Change) -> Outcome:
@@ -337,6 +377,7 @@ class _Batch:
             )
             if part.rows:
                 self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)
+                self._ids.add(change.id)
             self._tables.append(part.tables)
         return Landed()
 
@@ -348,7 +389,10 @@ class _Batch:
         return row[0] if row else None
 
     def _first(self, name: str, params: Sequence[Any]) -> Any:
-        return next(iter(self._raw.execute(SQL[name], tuple(params)).fetchall()), None)
+        return next(iter(self._all(name, params)), None)
+
+    def _all(self, name: str, params: Sequence[Any]) -> list[Any]:
+        return self._raw.execute(SQL[name], tuple(params)).fetchall()
 
     def _head(self, tenant: str, stream: str) -> Head:
         known = self._heads.get((tenant, stream))
@@ -359,6 +403,8 @@ class _Batch:
 
     def _has_landed(self, change: Change) -> bool:
         """R7: after a lost reply the same change comes again, and finds its own id where it would have been written."""
+        if change.id in self._ids:
+            return True
         last = [(p.tenant, p.stream, p.rows[-1].seq, change.id) for p in change.parts if p.rows]
         return bool(last) and all(self._first("has_change", row) for row in last)
 
@@ -408,33 +454,83 @@ class _Batch:
         """Find what is due, let the machine decide, write it: in this transaction, so no rival can be in between."""
         if why := self._unguarded(unit.guard):
             return Fenced(why)
+        if unit.task:
+            one = self._take(unit, *unit.task)
+            return Claims((one,) if one else ())
         taken: list[ClaimedTask] = []
-        wanted = [unit.task] if unit.task else [(row[4], row[5]) for row in self._candidates(unit)]
-        for tenant, task in wanted:
-            rows = [Row(*row) for row in self._raw.execute(SQL["rows"], (tenant, task, 0))]
-            decided = unit.decide(tenant, rows)
-            if decided is None:
-                continue
-            change, after = decided
-            if isinstance(self.change(change), Landed):
-                last = change.parts[0].rows[-1]
-                taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
-        self.flush()
+        looked: set[tuple[str, str]] = set()
+        passed = -1
+        while passed < len(looked) - len(taken) <= MOST_PASSED_OVER and len(taken) < unit.limit:
+            passed = len(looked) - len(taken)  # in whose place as many others are looked at
+            found = [(row.tenant, row.task) for row in self._candidates(unit, unit.limit + passed)]
+            for tenant, task in [key for key in found if key not in looked][: unit.limit - len(taken)]:
+                looked.add((tenant, task))
+                one = self._take(unit, tenant, task)
+                taken.extend([one] if one else [])
         return Claims(tuple(taken))
 
-    def _candidates(self, unit: ClaimUnit) -> list[ReadyRow]:
+    def _take(self, unit: ClaimUnit, tenant: str, task: str) -> ClaimedTask | None:
+        """Claim one, or pass it over: a task that cannot be claimed must not keep those behind it from their turn."""
+        rows = [Row(*row) for row in self._all("rows", (tenant, task, 0))]
+        try:
+            decided = unit.decide(tenant, rows) if rows else None
+        except Exception:
+            log.exception("semel: task %s cannot be claimed, and is passed over", task)
+            return None
+        if decided is None:
+            return None
+        change, after = decided
+        self._raw.execute("SAVEPOINT claim")
+        try:
+            landed = isinstance(self.change(change), Landed)
+            self.flush()
+        except apsw.ConstraintError:
+            log.exception("semel: task %s cannot be claimed, and is passed over", task)
+            self._raw.execute("ROLLBACK TO claim")
+            self._forget(change)
+            landed = False
+        self._raw.execute("RELEASE claim")
+        last = change.parts[0].rows[-1]
+        return ClaimedTask(tenant, after, Head(last.seq, last.hash)) if landed else None
+
+    def _forget(self, change: Change) -> None:
+        for part in change.parts:
+            self._heads.pop((part.tenant, part.stream), None)
+        self._ids.discard(change.id)
+        self._rows, self._keys, self._tables = [], {}, []
+
+    def _candidates(self, unit: ClaimUnit, limit: int) -> list[ReadyRow]:
+        """Up to `limit` that are due: by priority, then by due; and before them the share of those that have waited longest."""
+        ranks = sorted(
+            (rank, first, queue, kind)
+            for queue in dict.fromkeys(unit.queues)
+            for kind in dict.fromkeys(unit.kinds)
+            for rank, first in self._all("ranks", (queue, kind))
+            if first <= unit.at
+        )
         found: list[ReadyRow] = []
-        for queue in unit.queues:
-            for kind in unit.kinds:
-                for (rank,) in self._raw.execute(SQL["ranks"], (queue, kind)).fetchall():
-                    rows = self._raw.execute(SQL["candidates"], (queue, kind, rank, unit.at, unit.limit))
-                    found.extend(ReadyRow(*row) for row in rows)
-        if len(found) <= unit.limit:
-            return found
+        more = False
+        for rank, _, queue, kind in ranks:
+            more = len(found) >= limit and found[-1].rank != rank
+            if more:
+                break
+            found.extend(self._waiting(unit, queue, kind, rank, limit))
         found.sort(key=lambda r: (r.rank, r.due))
-        share, rest = divmod(unit.limit, OLDEST_OF)
-        oldest = sorted(found, key=lambda r: r.due)[: share + (random.random() * OLDEST_OF < rest)]
-        return [*oldest, *(r for r in found if r not in oldest)][: unit.limit]
+        if not more and len(found) <= limit:
+            return found
+        share, rest = divmod(limit, OLDEST_OF)
+        oldest = self._oldest(unit, ranks, share + (random.random() * OLDEST_OF < rest))
+        return [*oldest, *(r for r in found if r not in oldest)][:limit]
+
+    def _oldest(self, unit: ClaimUnit, ranks: list[tuple[int, int, str, str]], count: int) -> list[ReadyRow]:
+        """They are among those ranks whose first are the oldest."""
+        found: list[ReadyRow] = []
+        for rank, _, queue, kind in sorted(ranks, key=lambda r: r[1])[:count]:
+            found.extend(self._waiting(unit, queue, kind, rank, count))
+        return sorted(found, key=lambda r: r.due)[:count]
+
+    def _waiting(self, unit: ClaimUnit, queue: str, kind: str, rank: int, limit: int) -> list[ReadyRow]:
+        return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit))]
 
 
 def _net(pairs: list[tuple[Any, Any]]) -> dict[Any, int]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import re
 import time
 from pathlib import Path
 
@@ -14,41 +16,62 @@ from semel.store.sqlfile import text
 
 APPLICATION_ID = 0x53454D4C  # "SEML", in the file's header
 SCHEMA = 1
+OPENING_SECONDS = 30.0
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs", "fuse.s3fs",
-           "fuse.glusterfs", "fuse.ceph", "fuse.rclone")  # fmt: skip
+           "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.gcsfuse", "fuse.juicefs", "fuse.mountpoint-s3", "fuse.blobfuse2",
+           "beegfs", "orangefs")  # fmt: skip
+MOUNTINFO = Path("/proc/self/mountinfo")
 
 
 def check_place(path: Path) -> None:
     """Raise `Misuse` for a place where SQLite's locks or durability do not hold, or where we may not write."""
-    folder = path.resolve().parent
-    if not folder.is_dir():
-        raise Misuse(f"the store's folder {folder} does not exist; make it: mkdir -p {folder}")
-    if path.is_dir():
-        raise Misuse(f"the store {path} is a folder; name a file in it: sqlite:///{path}/agent.db")
-    target = path if path.exists() else folder
-    if not os.access(target, os.W_OK) or not os.access(folder, os.W_OK):
-        raise Misuse(f"the store {path} cannot be written (SQLite writes its folder too); mend: chmod u+w {target}")
-    kind = filesystem(folder)
+    try:
+        _check_writable(path)
+        point, kind = filesystem(path.resolve())
+    except (OSError, ValueError, RuntimeError) as error:  # the last: a circle of links, before Python 3.13
+        raise Misuse(
+            f"the store {path} cannot be reached ({error}); name another file, or mend its folder's permissions"
+        ) from error
     if kind in NETWORK:
         raise Misuse(
             f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; "
             f"use a local disk, or PostgreSQL for several machines"
         )
+    if point == path.resolve():
+        raise Misuse(
+            f"the store {path} is mounted as a single file, and SQLite keeps what was committed last in a second file beside "
+            f"it; mount its folder instead"
+        )
 
 
-def filesystem(folder: Path) -> str:
-    """The type of the file system that holds `folder`, by the kernel's own table; "" where there is none."""
-    best, kind = "", ""
+def _check_writable(path: Path) -> None:
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise Misuse(f"the store's folder {folder} does not exist; make it: mkdir -p {folder}")
+    if path.is_dir():
+        raise Misuse(f"the store {path} is a folder; name a file in it: sqlite:///{path}/agent.db")
+    if path.exists() and not path.is_file():
+        raise Misuse(f"the store {path} is not a file; name another: semel.App('sqlite:///agent.db')")
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        raise Misuse(f"the store {path} cannot be read and written; mend: chmod u+rw {path}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Misuse(f"the folder {folder} cannot be written, and SQLite writes beside its file; mend: chmod u+wx {folder}")
+
+
+def filesystem(path: Path) -> tuple[Path | None, str]:
+    """The mount point that holds `path`, and the type of its file system, by the kernel's own table; None, "" without one."""
+    best: tuple[Path | None, str] = (None, "")
     try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = MOUNTINFO.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
-        return ""
+        return best
     for line in lines:
         left, _, right = line.partition(" - ")
-        point = left.split()[4].replace("\\040", " ")
-        if (folder == Path(point) or Path(point) in folder.parents) and len(point) >= len(best):
-            best, kind = point, right.split()[0]
-    return kind
+        point = Path(re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), left.split()[4]))
+        inside = path == point or point in path.parents
+        if inside and (best[0] is None or len(point.parts) >= len(best[0].parts)):  # of two on one point, the later is on top
+            best = point, right.split()[0]
+    return best
 
 
 def pragmas(raw: apsw.Connection) -> None:
@@ -71,7 +94,7 @@ def prepare(raw: apsw.Connection, place: str) -> int:
 
 def _prepare(raw: apsw.Connection, place: str) -> int:
     _check(raw, place)
-    mode = raw.execute("PRAGMA journal_mode=WAL").fetchall()[0][0]
+    mode = _to_wal(raw)
     if place != ":memory:" and mode != "wal":
         raise Misuse(f"{place} is on a file system without shared memory (journal mode {mode}, not WAL); use a local disk")
     pragmas(raw)
@@ -91,16 +114,28 @@ def _prepare(raw: apsw.Connection, place: str) -> int:
             raw.execute("ROLLBACK")
 
 
+def _to_wal(raw: apsw.Connection) -> str:
+    """The journal mode afterwards. Unlike any other statement this one does not wait while another process does the same."""
+    end = time.monotonic() + OPENING_SECONDS
+    while True:
+        try:
+            return str(raw.execute("PRAGMA journal_mode=WAL").fetchall()[0][0])
+        except apsw.BusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
+
+
 def _check(raw: apsw.Connection, place: str) -> int:
     """The schema's version, 0 for an empty file."""
     application = number(raw, "PRAGMA application_id")
     version = number(raw, "PRAGMA user_version")
     tables = number(raw, "SELECT count(*) FROM sqlite_master")
-    if tables and application != APPLICATION_ID:
+    if (tables or application or version) and application != APPLICATION_ID:
         raise Misuse(f"{place} is a database of something else; give semel a file of its own: semel.App('sqlite:///agent.db')")
     if version > SCHEMA:
         raise Misuse(f"{place} has schema version {version}, and this semel knows {SCHEMA}; upgrade: pip install -U semel")
-    return version
+    return version if tables else 0
 
 
 def number(raw: apsw.Connection, sql: str) -> int:

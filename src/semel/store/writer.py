@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.errors import StoreUnavailable
-from semel.store.contract import Change, Outcome, Store, Unit
+from semel.store.contract import Broken, Change, Outcome, Store, Unit
 
 MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
@@ -36,15 +36,21 @@ class Signal:
     def set(self, value: Any = None) -> None:
         """It happens; the second time nothing does."""
         with self._lock:
-            callbacks, self._callbacks = self._callbacks, None
+            callbacks = self._callbacks
             if callbacks is None:
                 return
-            self.value = value
+            self.value = value  # first: `is_set` is read without the lock
+            self._callbacks = None
+        interrupted: KeyboardInterrupt | None = None
         for callback in callbacks:
             try:
                 callback()
-            except Exception:  # whoever sets it (the writer's thread, say) must go on
+            except KeyboardInterrupt as error:
+                interrupted = error
+            except BaseException:  # whoever sets it (the writer's thread, say) must go on
                 log.exception("semel: a callback failed")
+        if interrupted is not None:
+            raise interrupted
 
     def then(self, callback: Callable[[], None]) -> None:
         """Run `callback` when it happens, or now if it has."""
@@ -96,8 +102,9 @@ class Writer:
             if self._closing:
                 raise StoreUnavailable("the app is closed; make a new semel.App to go on")
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="semel-writer", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="semel-writer", daemon=True)
+                thread.start()  # may raise; then the next submit tries again
+                self._thread = thread
             if not self._queue:
                 self._lingering_until = time.monotonic() + LINGER_SECONDS
             self._queue.append(ticket)
@@ -143,16 +150,22 @@ class Writer:
         while True:
             try:
                 outcomes = self._store.commit(units)
+                if len(outcomes) != len(units):
+                    raise RuntimeError(f"{len(units)} units were given {len(outcomes)} outcomes")
             except StoreUnavailable as error:
                 if self._closing or time.monotonic() - began > self._patience:
                     return [error] * len(units)
                 time.sleep(pause)
                 pause = min(1.0, pause * 2)
-            except Exception as error:  # a bug, or a rule of the database: nobody may hang on it
-                unavailable = StoreUnavailable(f"the store refused the write: {type(error).__name__}: {error}")
+            except Exception as error:  # a bug: nobody may hang on it
+                unavailable = _refused(f"{type(error).__name__}: {error}")
                 unavailable.__cause__ = error
                 return [unavailable] * len(units)
             else:
                 self.commits += 1
                 self.units += len(units)
-                return list(outcomes)
+                return [_refused(outcome.why) if isinstance(outcome, Broken) else outcome for outcome in outcomes]
+
+
+def _refused(why: str) -> StoreUnavailable:
+    return StoreUnavailable(f"the store refused the write: {why}")

@@ -1,12 +1,15 @@
 """`run_worker.py MODULE CONCURRENCY`: a worker process of a crash test. It dies with the test."""
 
+import faulthandler
 import importlib
 import os
+import signal
 import sys
 
 from semel.supervise import die_with_parent
 
 if __name__ == "__main__":
+    faulthandler.register(signal.SIGUSR1)  # a test that finds it stuck asks where
     die_with_parent(int(os.environ.get("SEMEL_SUPERVISOR") or os.environ["CRASH_PARENT"]))
     if grace := os.environ.get("CRASH_GRACE"):
         import semel.worker

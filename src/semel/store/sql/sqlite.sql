@@ -45,21 +45,20 @@ INSERT INTO unknown (tenant, key, task, name, since) VALUES (?, ?, ?, ?, ?);
 SELECT epoch, beat, fenced, (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch') FROM session WHERE id = ?;
 
 -- name: ranks
--- The distinct ranks of one kind in one queue, by jumps: as many steps as there are ranks, however many rows.
+-- The distinct ranks of one kind in one queue, and when the first of each falls due, by jumps: as many steps as there are
+-- ranks, however many rows.
 WITH RECURSIVE jump(rank) AS (
     SELECT (SELECT min(rank) FROM ready WHERE queue = ?1 AND kind = ?2)
     UNION ALL
     SELECT (SELECT min(r.rank) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank > jump.rank)
     FROM jump WHERE jump.rank IS NOT NULL
 )
-SELECT rank FROM jump WHERE rank IS NOT NULL;
+SELECT rank, (SELECT min(r.due) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank = jump.rank) FROM jump
+WHERE rank IS NOT NULL;
 
 -- name: candidates
 SELECT queue, kind, rank, due, tenant, task FROM ready
 WHERE queue = ? AND kind = ? AND rank = ? AND due <= ? ORDER BY due, tenant, task LIMIT ?;
-
--- name: next_due
-SELECT min(due) FROM ready WHERE queue = ? AND kind = ? AND rank = ?;
 
 -- name: queues
 WITH RECURSIVE jump(queue) AS (
@@ -89,7 +88,8 @@ INSERT INTO session (id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: beat
-UPDATE session SET beat = ?, nonce = ? WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?));
+UPDATE session SET beat = ?, nonce = ? WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?))
+  AND epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch');
 
 -- name: fence
 UPDATE session SET fenced = ?2 WHERE id = ?1 AND fenced = '' AND (?3 IS NULL OR nonce = ?3);
@@ -120,7 +120,11 @@ WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR
 ORDER BY task DESC LIMIT ?7;
 
 -- name: effect
-SELECT * FROM effect WHERE (?1 IS NULL OR tenant = ?1) AND key = ?2 LIMIT 1;
+SELECT * FROM effect WHERE tenant = ? AND key = ?;
+
+-- name: effect_of_any_tenant
+-- For a person who has a key and nothing else: walks the table.
+SELECT * FROM effect WHERE key = ? LIMIT 1;
 
 -- name: effects
 SELECT * FROM effect

@@ -24,6 +24,11 @@ BEGIN SELECT RAISE(ABORT, 'the journal is insert only'); END;
 CREATE TRIGGER journal_is_never_deleted BEFORE DELETE ON journal
 BEGIN SELECT RAISE(ABORT, 'the journal is insert only'); END;
 
+-- INSERT OR REPLACE deletes without a word to the trigger above.
+CREATE TRIGGER journal_is_never_replaced BEFORE INSERT ON journal
+WHEN EXISTS (SELECT 1 FROM journal WHERE tenant = NEW.tenant AND stream = NEW.stream AND seq = NEW.seq)
+BEGIN SELECT RAISE(ABORT, 'the journal is insert only'); END;
+
 CREATE TABLE task (
     tenant TEXT NOT NULL,
     task TEXT NOT NULL,

@@ -1,0 +1,168 @@
+"""`semel resolve`, `cancel`, `replay`: what a person decides. The machine judges it; here it is only passed on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from semel.app import App
+from semel.cli import output as out
+from semel.cli import show, why
+from semel.cli.needs import need_of, settle_of_person
+from semel.cli.reach import Found, find
+from semel.cli.tell import Past
+from semel.engine.data import NotRecordable
+from semel.engine.ledger import Desk
+from semel.errors import Misuse
+from semel.machine import effects as e
+from semel.machine.projection import EffectRow, TaskRow
+from semel.model import Confirmed, Conflict, EffectState, Json, NotFound, Verdict
+
+
+def strict_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError for anything else, NaN included."""
+
+    def no(name: str) -> None:
+        raise ValueError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=no)
+
+
+def verdict_of(confirmed: str | None, not_found: bool, conflict: str | None) -> Verdict:
+    """The one verdict that was given. Raises `Misuse`."""
+    given = [confirmed is not None, not_found, conflict is not None]
+    if sum(given) != 1:
+        said = "no verdict was given" if not any(given) else "one verdict is wanted, and more were given"
+        raise Misuse(f"{said}; write --confirmed 'JSON' (it happened), --not-found (it did not) or --conflict WHY (look again)")
+    if not_found:
+        return NotFound()
+    if conflict is not None:
+        if not conflict.strip():
+            raise Misuse("--conflict says nothing; write --conflict 'what is there instead'")
+        return Conflict(conflict)
+    assert confirmed is not None
+    try:
+        return Confirmed(strict_json(confirmed))
+    except ValueError as error:
+        raise Misuse(
+            f"--confirmed {out.clipped(confirmed, 40)!r} is not JSON ({error}); write the effect's result, as --confirmed "
+            f"'\"id_42\"' for a text, or --confirmed null for none"
+        ) from error
+
+
+def who(by: str | None) -> str:
+    """The name of the person who decides. Raises `Misuse`."""
+    if by is None or not by.strip():
+        raise Misuse("a decision is on record for ever and needs a name; write --by YOU, or export SEMEL_BY=YOU")
+    return by.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """An effect as a person was shown it. version: what they have seen (R21)."""
+
+    found: Found
+    effect: e.Effect
+    past: Past
+    task: TaskRow | None
+
+    @property
+    def version(self) -> int:
+        """The version that was shown."""
+        return self.effect.version
+
+
+def subject(desk: Desk, text: str, tenant: str) -> Subject:
+    """The effect that `text` names. Raises `Misuse`."""
+    found = find(desk.store, text, tenant)
+    if found.what == "task":
+        waiting = [row for row in desk.store.unknown(tenant, limit=1000) if row.task == found.id]
+        listed = ", ".join(f"{row.name} {out.short(row.key)}" for row in waiting[:6])
+        raise Misuse(
+            f"{text!r} is a task, and a verdict is about one effect; "
+            + (f"unknown: {listed}" if waiting else "it has none that is unknown")
+        )
+    assert isinstance(found.row, EffectRow)
+    with_rows = desk.store.rows(found.tenant, found.row.stream)
+    teller = why.teller(desk, found.tenant, found.row.task)
+    for row in with_rows:
+        teller.tell(row)
+    past = teller.past[found.id]
+    if past.now is None:
+        raise Misuse(f"effect {found.id} has no journal; check the store: semel verify")
+    return Subject(found, past.now, past, desk.store.task(found.tenant, past.now.sent[-1].task))
+
+
+def present(desk: Desk, s: Subject) -> None:
+    """What the verdict is about, before it is passed on."""
+    task = f" of {s.task.kind} {s.task.key}" if s.task is not None else ""
+    out.say(f"This is about {s.effect.name}{task}:")
+    show.effect(s.effect, s.past, need_of(desk, s.found.tenant, s.effect), desk.clock.raw_ms(), s.effect.sent[-1].task)
+    out.say()
+
+
+def check_result(app: App, s: Subject, verdict: Verdict) -> bool:
+    """Whether the result was checked against the effect's own type. Raises `Misuse` if it does not fit."""
+    if not isinstance(verdict, Confirmed):
+        return True
+    app.load()
+    declared = app.declared_effects.get(s.effect.name)
+    if declared is None:
+        return False
+    try:
+        declared.result.encode(verdict.result)
+    except NotRecordable as error:
+        raise Misuse(
+            f"the result does not fit effect {s.effect.name}: {error}; write it as the effect would have returned it"
+        ) from error
+    return True
+
+
+def resolve(
+    app: App, s: Subject, verdict: Verdict, *, by: str, reason: str, seen: int | None, stopped: bool
+) -> tuple[Subject, bool]:
+    """Pass the verdict on with the version that was seen; the effect afterwards, and whether its result was checked."""
+    checked = check_result(app, s, verdict)
+    app.review.resolve(
+        s.found.id, verdict, by=by, reason=reason, seen=s.version if seen is None else seen, process_stopped=stopped,
+        tenant=s.found.tenant,
+    )  # fmt: skip
+    return subject(app.runtime.desk, s.found.id, s.found.tenant), checked
+
+
+def outcome(desk: Desk, after: Subject, verdict: Verdict, by: str, checked: bool) -> list[str]:
+    """What the verdict has brought about, and what comes next, in sentences."""
+    name = after.effect.name
+    worker = "" if desk.store.sessions() else " No worker is running now: semel worker MODULE:app"
+    if isinstance(verdict, Confirmed):
+        said = [f"On record: {by} says that {name} happened. Its task goes on when a worker claims it.{worker}"]
+        if not checked:
+            said.append("The result was not checked against the effect's type: --app MODULE:app does that.")
+        return said
+    if isinstance(verdict, NotFound):
+        settle = settle_of_person(after.effect)
+        watched = f"has watched settle pass ({out.duration(settle)}) since it learnt" if settle else "has learnt"
+        return [
+            f"On record: {by} says that {name} did not happen. It takes effect once a worker {watched} that no sender can act "
+            f"any more; until then {name} stays unknown.{worker}"
+        ]
+    return [f"On record: {by} says that something else is there. {name} stays unknown until a person gives another verdict."]
+
+
+def resolved_data(before: Subject, after: Subject, checked: bool) -> dict[str, Json]:
+    """For programs."""
+    settled = after.effect.state is not EffectState.AMBIGUOUS
+    return {
+        "key": after.found.id, "tenant": after.found.tenant, "name": after.effect.name, "state": str(after.effect.state),
+        "settled": settled, "seen": before.version, "version": after.version, "checked": checked,
+        "settle_ms": 0 if settled else settle_of_person(after.effect),
+    }  # fmt: skip
+
+
+def decided_data(desk: Desk, found: Found) -> dict[str, Json]:
+    """A task after a decision, for programs."""
+    row = desk.store.task(found.tenant, found.id)
+    assert row is not None
+    return {"id": row.task, "tenant": row.tenant, "kind": row.kind, "key": row.key, "delivery": row.delivery,
+            "execution": row.execution, "unknown": row.unknown, "why": row.why, "version": row.version}  # fmt: skip

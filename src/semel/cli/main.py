@@ -1,0 +1,392 @@
+"""The command line: `semel`. It reads and passes on; every rule is the machine's.
+
+Exit codes: 0 all is well; 1 something is wrong, or the machine refused; 2 misuse, and nothing has changed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from contextlib import AbstractContextManager
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from semel import __version__
+from semel.app import App
+from semel.cli import asks, decide, output, reach, show, verify, why, work
+from semel.errors import Misuse, SemelError
+from semel.model import Delivery, Execution
+
+FOUND_WRONG, MISUSE = 1, 2
+
+
+class Commands(TyperGroup):
+    """Turns semel's errors into one message on standard error and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except Misuse as error:
+            output.complain(error)
+            raise typer.Exit(MISUSE) from error
+        except SemelError as error:
+            output.complain(error)
+            raise typer.Exit(FOUND_WRONG) from error
+
+
+cli = typer.Typer(
+    cls=Commands,
+    name="semel",
+    help="Semel: each effect of an unattended agent on the outside world happens once.",
+    epilog="Ids may be given by their first or last characters (4 or more), and tasks by their key.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+WORK, LOOK, DECIDE = "Run", "Look", "Decide (every decision is on record, with a name)"
+
+Target = Annotated[str, typer.Argument(metavar="MODULE:app", help="The app, as in billing:app.", show_default=False)]
+TaskArg = Annotated[str, typer.Argument(metavar="TASK", help="A task's id (or its end), or its key.", show_default=False)]
+KeyArg = Annotated[str, typer.Argument(metavar="KEY", help="An effect's key (or its end).", show_default=False)]
+AnyArg = Annotated[str, typer.Argument(metavar="KEY_OR_TASK", help="An effect's key, a task's id or key.", show_default=False)]
+StoreOpt = Annotated[str, typer.Option("--store", metavar="URL", envvar="SEMEL_STORE", help="The store.")]
+TenantOpt = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose.")]
+AllOpt = Annotated[bool, typer.Option("--all-tenants", metavar="", help="Of every tenant.")]
+JsonOpt = Annotated[bool, typer.Option("--json", metavar="", help="For programs: JSON with stable names.")]
+LimitOpt = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
+ByOpt = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", envvar="SEMEL_BY", help="Who decides; it is put on record.", show_default=False),
+]
+ReasonOpt = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
+
+
+@cli.callback(invoke_without_command=True)
+def top(
+    ctx: typer.Context, version: Annotated[bool, typer.Option("--version", metavar="", help="Say which version this is.")] = False
+) -> None:
+    """Semel: each effect of an unattended agent on the outside world happens once."""
+    if version:
+        output.say(f"semel {__version__}")
+        raise typer.Exit()
+
+
+def opened(store: str, tenant: str, every: bool = False) -> AbstractContextManager[App]:
+    """The store to read."""
+    return reach.store_at(store, None if every else tenant)
+
+
+# --- run ------------------------------------------------------------------------------------------------------------
+
+Queues = Annotated[
+    str | None,
+    typer.Option("--queues", metavar="a,b", help="Only these queues; default: those of the app's tasks.", show_default=False),
+]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, metavar="N", help="Attempts at a time, in each process.")]
+UntilIdle = Annotated[bool, typer.Option("--until-idle", metavar="", help="Stop when nothing is due any more.")]
+
+
+@cli.command(rich_help_panel=WORK)
+def worker(
+    target: Target,
+    processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="So many worker processes.")] = 1,
+    queues: Queues = None,
+    concurrency: Concurrency = 100,
+    until_idle: UntilIdle = False,
+) -> None:
+    """Run the tasks of an app, in supervised processes.
+
+    SIGTERM or Ctrl-C stops gracefully, a second one at once. A process that dies is started again.
+    """
+    raise typer.Exit(work.start(target, processes=processes, queues=queues, concurrency=concurrency, until_idle=until_idle))
+
+
+@cli.command(work.COMMAND, hidden=True)
+def worker_process(target: Target, queues: Queues = None, concurrency: Concurrency = 100, until_idle: UntilIdle = False) -> None:
+    """One worker process, started by `semel worker`."""
+    work.run(target, queues=work.queues_of(queues), concurrency=concurrency, until_idle=until_idle)
+
+
+@cli.command(rich_help_panel=WORK)
+def enqueue(
+    target: Target,
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task's name.", show_default=False)],
+    args: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARG", help="Its arguments: JSON if it parses, else text; name=value for one by name.",
+                       show_default=False),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="K", help="Instead of the key that its intent gives.", show_default=False),
+    ] = None,
+    tenant: Annotated[
+        str | None,
+        typer.Option("--tenant", metavar="NAME", help="Whose; default: the app's.", show_default=False),
+    ] = None,
+    priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher is sooner.")] = 0,
+    as_json: JsonOpt = False,
+) -> None:  # fmt: skip
+    """Accept a task. The same key again is the same task.
+
+    Arguments: inv_42 is a text, 42 a number, '"42"' the text 42, cents=1200 one by name; write -- before one like -1.
+    """
+    with reach.closing(reach.load_app(target)) as app:
+        done = asks.accept(app, task, args or [], key=key, tenant=tenant, priority=priority)
+    state = done.state
+    if as_json:
+        output.emit({"id": state.id, "tenant": done.tenant, "kind": state.kind, "key": state.key, "new": done.new,
+                     "same_args": done.same, "delivery": str(state.delivery), "execution": str(state.execution)})  # fmt: skip
+        return
+    stands = "new" if done.new else f"exists already: {state.delivery}, {state.execution}"
+    output.say(f"{state.id}  {stands}")
+    if not done.same:
+        output.say("It keeps the arguments that it was first accepted with:", "wait")
+        output.indented(output.one_line(state.args, output.room(2)), 2)
+
+
+@cli.command(rich_help_panel=WORK)
+def demo(
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", metavar="N", help="The same chaos again.", show_default=False),
+    ] = None,
+    tasks: Annotated[int, typer.Option("--tasks", min=1, metavar="N", help="So many tasks.")] = 40,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="A URL or a path; default: a new file.", show_default=False),
+    ] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", min=1, metavar="S", help="At most so long.", show_default=False),
+    ] = None,
+) -> None:
+    """See it: an agent at work while its workers are killed and frozen, counted at the provider."""
+    try:
+        module = importlib.import_module("semel.cli.demo")
+    except ModuleNotFoundError as error:
+        raise Misuse(f"the demo is not part of this installation ({error}); install semel again: pip install semel") from error
+    given = {} if seconds is None else {"seconds": seconds}
+    raise typer.Exit(module.run(seed=seed, tasks=tasks, store=store, **given))
+
+
+# --- look -----------------------------------------------------------------------------------------------------------
+
+
+@cli.command(rich_help_panel=LOOK)
+def tasks(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    delivery: Annotated[str, typer.Option("--delivery", metavar="STATE", help=", ".join(Delivery), show_default=False)] = "",
+    execution: Annotated[str, typer.Option("--execution", metavar="STATE", help=", ".join(Execution), show_default=False)] = "",
+    kind: Annotated[str, typer.Option("--kind", metavar="NAME", help="Only tasks of this name.", show_default=False)] = "",
+    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)] = "",
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """List tasks, newest first."""
+    with opened(store, tenant, all_tenants) as app:
+        found = app.tasks.list(delivery=delivery, execution=execution, kind=kind, queue=queue, limit=limit)
+        counts = app.runtime.desk.store.counts(None if all_tenants else tenant)
+    if as_json:
+        output.emit({"tasks": [show.task_data(task) for task in found], "counts": counts})
+    else:
+        show.tasks(found, counts=counts["delivery"], limit=limit, tenants=all_tenants)
+
+
+@cli.command("show", rich_help_panel=LOOK)
+def show_task(
+    task: TaskArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
+) -> None:
+    """A task's three ledgers: delivery, execution, effects."""
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        shown = show.read(desk, reach.task_of(desk.store, reach.find(desk.store, task, tenant)))
+        if as_json:
+            output.emit(show.show_data(shown))
+        else:
+            show.show(desk, shown)
+
+
+@cli.command("why", rich_help_panel=LOOK)
+def tell_why(
+    what: AnyArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
+) -> None:
+    """The story of a task or an effect in plain sentences, from the journal. The verdict comes first."""
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        told = why.story(desk, reach.find(desk.store, what, tenant))
+        if as_json:
+            output.emit(told.data)
+        else:
+            why.show(told)
+
+
+@cli.command(rich_help_panel=LOOK)
+def unknown(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """The unknown-work queue: effects that may or may not have happened, oldest first, and what each needs."""
+    with opened(store, tenant, all_tenants) as app:
+        desk = app.runtime.desk
+        found = show.unknowns(desk, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"unknown": [show.unknown_data(desk, one) for one in found]})
+        else:
+            show.unknown(desk, found, all_tenants)
+
+
+@cli.command(rich_help_panel=LOOK)
+def dead(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """Dead letters: tasks that were given up, why, and what their effects came to."""
+    with opened(store, tenant, all_tenants) as app:
+        found = show.dead_letters(app, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"dead": [show.dead_data(one) for one in found]})
+        else:
+            show.dead(app.runtime.desk, found, all_tenants)
+
+
+@cli.command("verify", rich_help_panel=LOOK)
+def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
+    """Prove that the journal is whole and that the tables are what it says, of every tenant. Exit code 1 if not."""
+    with opened(store, "default") as app:
+        report = verify.verify(app.runtime.desk.store)
+    if as_json:
+        output.emit(verify.as_data(report))
+    else:
+        verify.show(report)
+    raise typer.Exit(FOUND_WRONG if report.wrong else 0)
+
+
+# --- decide ---------------------------------------------------------------------------------------------------------
+
+
+@cli.command(rich_help_panel=DECIDE)
+def resolve(
+    key: KeyArg,
+    confirmed: Annotated[
+        str | None,
+        typer.Option("--confirmed", metavar="JSON", help="It happened, and this is its result.", show_default=False),
+    ] = None,
+    not_found: Annotated[
+        bool, typer.Option("--not-found", metavar="", help="It did not happen. Takes effect once a worker has watched settle.")
+    ] = False,
+    conflict: Annotated[
+        str | None,
+        typer.Option("--conflict", metavar="WHY", help="Something else is there; it stays unknown.", show_default=False),
+    ] = None,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    process_stopped: Annotated[
+        bool, typer.Option("--process-stopped", metavar="", help="Your word that the process which sent it has stopped.")
+    ] = False,
+    seen: Annotated[
+        int | None,
+        typer.Option(
+            "--seen", metavar="VERSION", help="The version you looked at; default: the one shown now.", show_default=False
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--app", metavar="MODULE:app", help="Its code, to check the result; its store is used.", show_default=False),
+    ] = None,
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Settle an unknown effect, as a person who has looked. It is refused if the effect has moved on."""
+    verdict, name = decide.verdict_of(confirmed, not_found, conflict), decide.who(by)
+    with opened(store, tenant) if target is None else reach.closing(reach.load_app(target)) as app:
+        desk = app.runtime.desk
+        before = decide.subject(desk, key, tenant)
+        if not as_json:
+            decide.present(desk, before)
+        after, checked = decide.resolve(app, before, verdict, by=name, reason=reason, seen=seen, stopped=process_stopped)
+        if as_json:
+            output.emit(decide.resolved_data(before, after, checked))
+            return
+        for sentence in decide.outcome(desk, after, verdict, name, checked):
+            output.say(sentence)
+
+
+@cli.command(rich_help_panel=DECIDE)
+def cancel(
+    task: TaskArg,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """The task starts nothing more. What is under way or unknown is settled first."""
+    name = decide.who(by)
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        found = reach.find(desk.store, task, tenant, among=("task",))
+        app.review.cancel(found.id, by=name, reason=reason, tenant=found.tenant)
+        data = decide.decided_data(desk, found)
+    if as_json:
+        output.emit(data)
+    elif data["execution"] == Execution.CANCELLED:
+        output.say(f"{data['kind']} {data['key']} ({found.id}) is cancelled, by {name}.")
+    else:
+        output.say(
+            f"{data['kind']} {data['key']} ({found.id}) will be cancelled, by {name}: it starts nothing more, and ends when "
+            f"what is under way or unknown is settled."
+        )
+
+
+@cli.command(rich_help_panel=DECIDE)
+def replay(
+    task: TaskArg,
+    by: ByOpt = None,
+    from_step: Annotated[
+        str,
+        typer.Option(
+            "--from-step", metavar="STEP", help="Forget recorded steps from this one on; default: all.", show_default=False
+        ),
+    ] = "",
+    reason: ReasonOpt = "",
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Run an ended task again: same task, same keys. Effects on record are returned, never repeated."""
+    name = decide.who(by)
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        found = reach.find(desk.store, task, tenant, among=("task",))
+        app.review.replay(found.id, by=name, from_step=from_step, reason=reason, tenant=found.tenant)
+        data = decide.decided_data(desk, found)
+        workers = bool(desk.store.sessions())
+    if as_json:
+        output.emit(data)
+    else:
+        hint = "" if workers else " No worker is running now: semel worker MODULE:app"
+        output.say(f"{data['kind']} {data['key']} ({found.id}) is {data['delivery']} again, by {name}.{hint}")
+
+
+def main() -> None:
+    """The console entry point."""
+    reach.here_on_path()
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot show a sign must not end the command
+    cli(prog_name="semel")

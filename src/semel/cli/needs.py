@@ -1,0 +1,85 @@
+"""What an unknown effect waits for, in words. The machine says what comes next; here it is only read out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.cli.output import clock, duration, short
+from semel.engine import views
+from semel.engine.ledger import Desk
+from semel.machine import effects as e
+from semel.machine import recovery as r
+from semel.machine.projection import TaskRow
+from semel.model import Delivery
+
+OBVIOUS = "nobody but a person can tell"  # the machine's words for the end of a ladder without a lookup
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """who: person or worker. text: what they must do. stopped: a not_found needs the word that its process has stopped."""
+
+    who: str
+    text: str
+    stopped: bool = False
+
+
+def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
+    """What `x` waits for; None if it is not unknown."""
+    move = views.next_move(desk, x)
+    if move is None:
+        return None
+    task = desk.store.task(tenant, x.sent[-1].task)
+    stopped = any(s.unfenced and not s.quiet for s in x.open)
+    blocked = task is not None and task.delivery == Delivery.BLOCKED
+    if isinstance(move, r.Person) or blocked:
+        why = move.why if isinstance(move, r.Person) and (x.conflict or not blocked) else task.why if task is not None else ""
+        return Need("person", _asks(why), stopped)
+    return Need("worker", f"{_does(move, x)}{_when(desk, task)}", stopped)
+
+
+def _asks(why: str) -> str:
+    return "a person's verdict" + (f" ({why})" if why not in ("", OBVIOUS) else ": did it happen?")
+
+
+def _does(move: r.Move, x: e.Effect) -> str:
+    if x.answered is not None:
+        return "a worker watches settle, since a person said that it did not happen"
+    if isinstance(move, r.Credit):
+        return "a worker believes the evidence that came in late"
+    if isinstance(move, r.Again):
+        return "a worker sends the recorded call again, with the same key"
+    if isinstance(move, r.Look):
+        return "a worker asks the provider"
+    return "a worker watches settle"
+
+
+def _when(desk: Desk, task: TaskRow | None) -> str:
+    if task is None:
+        return ""
+    if task.delivery == Delivery.LEASED:
+        return f"; session {short(task.session)} is at it now"
+    if task.delivery != Delivery.QUEUED:
+        return f"; its task is {task.delivery}, so nothing brings that about but a replay or another task with the same key"
+    if not desk.store.sessions():
+        return "; no worker is running: semel worker MODULE:app"
+    wait = task.due - desk.clock.raw_ms()
+    return f", at {clock(task.due)} (in {duration(wait)})" if wait > 0 else ", as soon as one is free"
+
+
+def ladder(x: e.Effect) -> str:
+    """The recorded recovery ladder in words."""
+    said = []
+    for rung in views.rungs_of(x):
+        settle = f" (settle {duration(rung.settle_ms)})" if rung.settle_ms else ""
+        if rung.kind == "resend":
+            within = f" within {duration(rung.within_ms)}" if rung.within_ms is not None else ", always"
+            said.append(f"send it again{within}")
+        else:
+            said.append({"lookup": "ask the provider", "ask": "ask a person", "repeat": "repeat it"}[rung.kind] + settle)
+    return ", then ".join(said)
+
+
+def settle_of_person(x: e.Effect) -> int:
+    """Milliseconds for which settle is watched before a person's not_found is believed."""
+    return next((rung.settle_ms for rung in views.rungs_of(x) if rung.kind == "ask"), 0)

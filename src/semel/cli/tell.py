@@ -1,0 +1,362 @@
+"""One event of a journal as one plain sentence. Words only: what an event means was decided by the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from semel.cli.output import clock, duration, short
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.machine.journal import Row
+from semel.model import EffectState, Json
+
+Detail = tuple[str, Json]
+_REFUSED = {
+    "already_done": "it was done already, in other words",
+    "intent_changed": "a material argument differs from the one on record",
+    "limit_reached": "a limit was reached",
+    "denied": "a person denied it",
+}
+_PROOFS = {
+    "dead": "{} lost its worker, whose process is proved to be gone",
+    "watched": "{} lost its worker, which was silent for its whole lease",
+    "left": "{} lost its worker, which stopped and left it behind",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One sentence of a story. at: milliseconds since the Unix epoch. details: names and recorded values."""
+
+    at: int
+    stream: str
+    seq: int
+    kind: str
+    actor: str
+    token: int
+    attempt: int
+    key: str
+    text: str
+    details: tuple[Detail, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What settled an effect. how: returned, already_done, evidence, not_done, lookup:NAME or person:NAME."""
+
+    how: str
+    reason: str
+    at: int
+    state: EffectState
+
+
+@dataclass(slots=True)
+class Past:
+    """What the rows told so far say of one effect. unknown_ms: for how long it was unknown, in all, until it was settled."""
+
+    now: e.Effect | None = None
+    since: int = 0
+    unknown_ms: int = 0
+    settled: Settled | None = None
+    answered: tuple[str, str] = ("", "")
+    drifts: int = 0
+
+
+def person_of(actor: str) -> str:
+    """Who acted, as the subject of a sentence."""
+    what, _, name = actor.partition(":")
+    if what == "person":
+        return name
+    if what == "session":
+        return f"session {short(name)}"
+    return {"caller": "A caller", "cli": "Somebody at the command line"}.get(actor, actor)
+
+
+@dataclass(slots=True)
+class Teller:
+    """Tells rows in the order in which they are given.
+
+    session, task: how to name one. home: the task that the story is about, which need not be named; "" if it is none.
+    label: how to name an effect, given its name and key.
+    """
+
+    session: Callable[[str], str]
+    task: Callable[[str], str]
+    home: str
+    label: Callable[[str, str], str] = lambda name, key: name
+    past: dict[str, Past] = field(default_factory=dict)
+    attempt: int = 0  # of the stream whose row is being told
+    _attempts: dict[str, int] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+
+    def tell(self, row: Row) -> Line:
+        """The row's sentence. Raises `ValueError` for an event that this version does not know."""
+        event = row.event or j.event_of(row.kind, row.body)
+        if isinstance(event, j.Claimed | j.Intended):
+            self._attempts[row.stream] = event.attempt
+        self.attempt = self._attempts.get(row.stream, 0)
+        if isinstance(event, j.OfEffect):
+            text, details = self._of_effect(row, event)
+        else:
+            text, details = _TASK[type(event)](self, row, event)
+        key = getattr(event, "key", "") if not isinstance(event, j.Enqueued) else ""
+        return Line(row.at, row.stream, row.seq, row.kind, row.actor, row.token, self.attempt, key, text, details)
+
+    def tried(self, task: str, attempt: int = 0) -> str:
+        """An attempt, as the subject of a sentence; default: the one whose row is being told."""
+        return f"Attempt {attempt or self.attempt}" + (f" of {self.task(task)}" if task != self.home else "")
+
+    def work(self, task: str) -> str:
+        """A task, as the subject of a sentence."""
+        return "The task" if task == self.home else f"Task {self.task(task)}"
+
+    # --- effects ---
+
+    def _of_effect(self, row: Row, event: j.OfEffect) -> tuple[str, tuple[Detail, ...]]:
+        past = self.past.setdefault(event.key, Past())
+        before = past.now
+        if not isinstance(event, j.Declined):
+            past.now = e.apply(before, event, row.seq, row.at)
+        if isinstance(event, j.Intended):
+            self._names[event.key] = event.name
+        if isinstance(event, j.Answered):
+            past.answered = (row.actor, event.reason)
+        name = self.label(self._names.get(event.key, "") or getattr(event, "name", ""), event.key)
+        text, details = _EFFECT[type(event)](self, row, event, name, past)
+        return text + self._settling(row, event, before, past), details
+
+    def _settling(self, row: Row, event: j.OfEffect, before: e.Effect | None, past: Past) -> str:
+        """Keep what settled it; and say for how long it had been unknown, if it is not any more."""
+        after = past.now
+        if after is None:
+            return ""
+        was, now = before is not None and before.unknown, after.unknown
+        if now and not was:
+            past.since = row.at
+        if (how := how_settled(event, after, past)) is not None:
+            past.settled = Settled(*how, row.at, after.state)
+        if not was or now:
+            return ""
+        spent = max(0, row.at - past.since)
+        past.unknown_ms += spent
+        past.since = 0
+        return f" It had been unknown for {duration(spent) if spent else 'under 1 ms'}."
+
+
+def how_settled(event: j.OfEffect, after: e.Effect, past: Past) -> tuple[str, str] | None:
+    """How, and why, if this event settled the effect."""
+    if after.state not in (EffectState.CONFIRMED, EffectState.NOT_ATTEMPTED):
+        return None
+    if isinstance(event, j.Confirmed):
+        return event.how, event.unrecorded
+    if isinstance(event, j.Disproved):
+        return "not_done", event.reason
+    if isinstance(event, j.Found):
+        return past.answered if event.how == "person" and past.answered[0] else (event.how, event.reason)
+    return None
+
+
+# --- sentences about tasks ------------------------------------------------------------------------------------------
+
+
+def _then(row: Row, due: int) -> str:
+    return f" It is due again in {duration(due - row.at)}." if due > row.at + 100 else ""
+
+
+def _ended(text: str) -> str:
+    """A sentence ends with one full stop, whatever was recorded."""
+    return text if text.endswith((".", "!", "?")) else text + "."
+
+
+def _enqueued(t: Teller, row: Row, x: j.Enqueued) -> tuple[str, tuple[Detail, ...]]:
+    later = f" It is due at {clock(x.due)}." if x.due > row.at + 100 else ""
+    return f"{person_of(row.actor)} asked for {x.name} with the key {x.key}.{later}", (("args", x.args),)
+
+
+def _claimed(t: Teller, row: Row, x: j.Claimed) -> tuple[str, tuple[Detail, ...]]:
+    return f"{t.tried(row.stream)} began in {t.session(x.session)}, with token {x.token}.", ()
+
+
+def _stepped(t: Teller, row: Row, x: j.Stepped) -> tuple[str, tuple[Detail, ...]]:
+    return f"Step {x.name} is on record.", (("result", x.result),)
+
+
+def _joined(t: Teller, row: Row, x: j.Joined) -> tuple[str, tuple[Detail, ...]]:
+    return f"{t.work(row.stream)} joined {t.label(x.name, x.key)}, whose key is the whole tenant's.", ()
+
+
+def _suspended(t: Teller, row: Row, x: j.Suspended) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.tried(row.stream)} may start nothing more: {x.why}"), ()
+
+
+def _parked(t: Teller, row: Row, x: j.Parked) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.tried(row.stream)} was given back, without fault: {x.why}") + _then(row, x.due), ()
+
+
+def _finished(t: Teller, row: Row, x: j.Finished) -> tuple[str, tuple[Detail, ...]]:
+    return f"{t.tried(row.stream)} finished the task.", (("result", x.result),)
+
+
+def _failed(t: Teller, row: Row, x: j.Failed) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.tried(row.stream)} failed: {x.error}") + _then(row, x.due), ()
+
+
+def _lease_lost(t: Teller, row: Row, x: j.LeaseLost) -> tuple[str, tuple[Detail, ...]]:
+    how = _PROOFS.get(x.proof, "{} lost its worker").format(t.tried(row.stream))
+    by = t.session(row.actor.removeprefix("session:")) if row.actor.startswith("session:") else person_of(row.actor)
+    return f"{how}. {by[:1].upper()}{by[1:]} took the task back.{_then(row, x.due)}", ()
+
+
+def _blocked(t: Teller, row: Row, x: j.Blocked) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.tried(row.stream)} ended, and the task waits for a person: {x.why}"), ()
+
+
+def _unblocked(t: Teller, row: Row, x: j.Unblocked) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} may go on: {x.why}"), ()
+
+
+def _ending(t: Teller, row: Row, x: j.Ending) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} must end as {x.how}: {x.why}") + " What is under way or unknown is settled first.", ()
+
+
+def _cancelled(t: Teller, row: Row, x: j.Cancelled) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} is cancelled: {x.why}"), ()
+
+
+def _dead(t: Teller, row: Row, x: j.DeadLettered) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} is dead-lettered: {x.why}"), ()
+
+
+def _replayed(t: Teller, row: Row, x: j.Replayed) -> tuple[str, tuple[Detail, ...]]:
+    steps = f"its steps from {x.from_step} on are" if x.from_step else "its steps are"
+    return _ended(
+        f"{t.work(row.stream)} is replayed {x.why}"
+    ) + f" Its keys stay, so no effect is repeated; {steps} run again.", ()
+
+
+def _void(t: Teller, row: Row, x: j.Void) -> tuple[str, tuple[Detail, ...]]:
+    return "A change whose reply was lost is ruled out for good.", ()
+
+
+_TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] = {
+    j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
+    j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
+    j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
+    j.Void: _void,
+}  # fmt: skip
+
+
+# --- sentences about effects ----------------------------------------------------------------------------------------
+
+
+def _intended(t: Teller, row: Row, x: j.Intended, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    under = f"submission {x.n}, under token {x.token}"
+    if x.again:
+        text = f"{t.tried(x.task, x.attempt)} sends the recorded call of {name} again, with the same key: {under}."
+    elif x.n > 1:
+        text = f"{t.tried(x.task, x.attempt)} asks for {name} again, since nothing had happened: {under}."
+    else:
+        text = f"{t.tried(x.task, x.attempt)} asks for {name}; the intent is on record: {under}."
+    if x.unfenced:
+        text += " Nothing could stop its sender."
+    sent = x.args if x.digest else past.now.args if past.now else None
+    return text, (("sent", sent),)
+
+
+def _confirmed(t: Teller, row: Row, x: j.Confirmed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    text = {
+        "returned": f"{name} returned: it happened.",
+        "already_done": f"{name} found that it exists already, under its own key: it happened.",
+        "evidence": f"What came in late about submission {x.n} of {name} is believed: it happened.",
+    }.get(x.how, f"{name} happened ({x.how}).")
+    if x.unrecorded:
+        return _ended(f"{text} Its result could not be recorded: {x.unrecorded}"), ()
+    return text, (("got", x.result),)
+
+
+def _disproved(t: Teller, row: Row, x: j.Disproved, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    text = _ended(f"Proof that submission {x.n} of {name} did nothing: {x.reason}") + (" That is final." if x.final else "")
+    return text, (("detail", x.detail),) if x.detail is not None else ()
+
+
+def _lost(t: Teller, row: Row, x: j.Lost, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    sub = past.now.submission(x.n) if past.now else None
+    if x.dead:
+        sender = "Its sender is dead."
+    elif x.fenced:
+        sender = "Its sender is fenced."
+    elif sub is not None and sub.ended:
+        sender = "Its code has ended."
+    else:
+        sender = "Its code may still be running."
+    return _ended(f"Nobody knows whether submission {x.n} of {name} happened: {x.why}") + f" {sender}", ()
+
+
+def _late(t: Teller, row: Row, x: j.Late, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    which = f"submission {x.n} of {name}"
+    if x.outcome == e.RETURNED:
+        return f"Late, {which} returned after all: kept as evidence.", (("got", x.result),)
+    if x.outcome == e.NOT_DONE:
+        return _ended(f"Late, {which} reports that nothing happened, which is kept as evidence: {x.reason}"), ()
+    return _ended(f"Late, the code of {which} ended, and can act no more: {x.reason}"), ()
+
+
+def _unfenced(t: Teller, row: Row, x: j.Unfenced, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    return f"Submission {x.n} of {name} makes a child process: nothing here can fence that.", ()
+
+
+def _sender_gone(t: Teller, row: Row, x: j.SenderGone, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    dead = ", and its process is proved to be gone" if x.dead else ""
+    return f"The session that sent submission {x.n} of {name} is fenced{dead}.", ()
+
+
+def _found(t: Teller, row: Row, x: j.Found, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    what, _, whom = x.how.partition(":")
+    by = f"Lookup {whom}" if what == "lookup" else whom if what == "person" and whom else x.how
+    why = f": {x.reason}" if x.reason else ""
+    if x.verdict == "confirmed":
+        said = "found it at the provider" if what == "lookup" else "says that it happened"
+        return _ended(f"{by} {said}{why}") + f" {name} happened.", (("result", x.result),)
+    if x.verdict == "not_found":
+        if x.how == "person":
+            return f"Settle has been watched: {person_of(past.answered[0])} is believed, {name} did not happen.", ()
+        return _ended(f"{by} did not find it, and settle was over: {name} did not happen{why}"), ()
+    if x.verdict == "conflict":
+        return _ended(f"{by} found something else in its place{why}") + " A person must look.", ()
+    return _ended(f"{by} got no answer{why}") + " It will be asked again.", ()
+
+
+def _answered(t: Teller, row: Row, x: j.Answered, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    stopped = " The process that sent it is said to have stopped." if x.stopped else ""
+    why = f": {x.reason}" if x.reason else ""
+    said = _ended(f"{person_of(row.actor)} says that {name} did not happen{why}")
+    return f"{said}{stopped} A worker believes it once settle has been watched.", ()
+
+
+def _drifted(t: Teller, row: Row, x: j.Drifted, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    past.drifts += 1
+    text = f"Drift: attempt {x.attempt} asks for {name} in other words; it is not sent again, the recorded result is given."
+    return text, difference(past.now.args if past.now else None, x.args)
+
+
+def _declined(t: Teller, row: Row, x: j.Declined, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    why = _REFUSED.get(x.code, "the machine said no")
+    recorded = past.now.args if past.now else None
+    return f"Refused ({x.code}): attempt {x.attempt} asks for {name}, but {why}.", difference(recorded, x.args)
+
+
+def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
+    """What a call asked for that the record does not say: only the arguments that differ, if both can be compared."""
+    if not (isinstance(recorded, dict) and isinstance(asked, dict)):
+        return (("asked", asked),)
+    other = {name: value for name, value in asked.items() if name not in recorded or recorded[name] != value}
+    return (("recorded", {name: recorded.get(name) for name in other}), ("asked", other)) if other else (("asked", asked),)
+
+
+_EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
+    j.Intended: _intended, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
+    j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
+    j.Declined: _declined,
+}  # fmt: skip

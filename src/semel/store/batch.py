@@ -1,0 +1,168 @@
+"""The store-neutral half of a group commit: which changes of a batch land, on the facts as the store holds them, and what
+has to be written. Pure: no I/O. Every stream's rows form a chain, the first checked against the facts, the rest against
+the batch (R5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from semel.machine.journal import GENESIS, Row
+from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
+from semel.store.contract import Change, Exists, Fenced, Guard, Head, Landed, Outcome, Stale
+
+NOWHERE = Head(0, GENESIS)
+Stream = tuple[str, str]  # tenant, name
+
+
+class SessionFacts(NamedTuple):
+    """A session as the store holds it; living: it is not fenced, and cannot be until this transaction is over."""
+
+    epoch: int
+    beat: int
+    fenced: str
+    living: bool
+
+
+@dataclass(slots=True)
+class Facts:
+    """What the store holds of all that a batch speaks of. heads, keys: what is not there is left out. ids: by the row."""
+
+    heads: dict[Stream, Head] = field(default_factory=dict)
+    keys: dict[tuple[str, str, str], str] = field(default_factory=dict)
+    sessions: dict[str, SessionFacts] = field(default_factory=dict)
+    epoch: int = 0
+    ids: dict[tuple[str, str, int], str | None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Writes:
+    """All that a batch writes, in the order of the keys: the same in every transaction."""
+
+    ready_gone: list[ReadyRow]
+    keys: list[tuple[str, str, str, str]]
+    rows: list[Row]
+    tasks: list[TaskRow]
+    ready: list[ReadyRow]
+    inflight_gone: list[InflightRow]
+    inflight: list[InflightRow]
+    effects: list[EffectRow]
+    unknown_gone: list[Stream]
+    unknown: list[UnknownRow]
+
+
+class Batch:
+    """Changes, judged one after the other. `wanted`: rows whose ids decide (R7); learn them, and judge anew."""
+
+    def __init__(self, facts: Facts) -> None:
+        self.facts = facts
+        self.wanted: list[tuple[str, str, int]] = []
+        self.told = False  # something is answered from what is on record, and not from what is written now
+        self._heads: dict[Stream, Head] = {}
+        self._keys: dict[tuple[str, str, str], str] = {}
+        self._ids: set[str] = set()
+        self._rows: list[Row] = []
+        self._tables: list[Tables] = []
+
+    def change(self, change: Change) -> Outcome:
+        """Judge one, and keep it if it lands."""
+        if change.create and (task := self._taken(change.create)):
+            self.told = True
+            return Landed() if task == change.create[3] else Exists(task)
+        stale = next((p.stream for p in change.parts if self._head(p.tenant, p.stream) != p.expect), None)
+        if stale is not None:
+            return Landed() if self._has_landed(change) else Stale(stale)
+        behind = next((stream for tenant, stream, seq in change.checks if self._head(tenant, stream).seq != seq), None)
+        if behind is not None:
+            return Stale(behind)
+        if change.guard and (why := unguarded(change.guard, self.facts)):
+            return Fenced(why)
+        if change.create:
+            self._keys[change.create[:3]] = change.create[3]
+        for part in change.parts:
+            self._rows.extend(part.rows)
+            if part.rows:
+                self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)
+                self._ids.add(change.id)
+            self._tables.append(part.tables)
+        return Landed()
+
+    def _taken(self, create: tuple[str, str, str, str]) -> str | None:
+        return self._keys.get(create[:3]) or self.facts.keys.get(create[:3])
+
+    def _head(self, tenant: str, stream: str) -> Head:
+        return self._heads.get((tenant, stream)) or self.facts.heads.get((tenant, stream), NOWHERE)
+
+    def _has_landed(self, change: Change) -> bool:
+        """R7: after a lost reply the same change comes again, and finds its own id where it would have been written."""
+        if change.id in self._ids:
+            return True
+        last = [(p.tenant, p.stream, p.rows[-1].seq) for p in change.parts if p.rows]
+        self.wanted.extend(row for row in last if row not in self.facts.ids)
+        landed = bool(last) and all(self.facts.ids.get(row) == change.id for row in last)
+        self.told = self.told or landed
+        return landed
+
+    def writes(self) -> Writes | None:
+        """What was kept; None: nothing."""
+        if not (self._rows or self._tables or self._keys):
+            return None
+        tables = self._tables
+        ready = _net((t.ready_gone, t.ready) for t in tables)
+        inflight = _net((t.inflight_gone, t.inflight) for t in tables)
+        unknown: dict[Stream, UnknownRow | None] = {}
+        for t in tables:
+            unknown.update(dict.fromkeys(t.unknown_gone))
+            unknown.update({row[:2]: row for row in t.unknown})
+        return Writes(
+            ready_gone=sorted(row for row, sign in ready.items() if sign < 0),
+            keys=sorted((*key, task) for key, task in self._keys.items()),
+            rows=sorted(self._rows, key=lambda r: (r.tenant, r.stream, r.seq)),
+            tasks=_last((t.task for t in tables if t.task), lambda row: row[:2]),
+            ready=sorted(row for row, sign in ready.items() if sign > 0),
+            inflight_gone=sorted(row for row, sign in inflight.items() if sign < 0),
+            inflight=sorted(row for row, sign in inflight.items() if sign > 0),
+            effects=_last((x for t in tables for x in t.effects), lambda row: row[:2]),
+            unknown_gone=sorted({key for t in tables for key in t.unknown_gone}),
+            unknown=sorted(row for row in unknown.values() if row is not None),
+        )
+
+
+def unguarded(guard: Guard, facts: Facts) -> str:
+    """Why a guard does not hold; "" if it does."""
+    session = facts.sessions.get(guard.session)
+    if session is None:
+        return "the store does not know this session"
+    if session.fenced or not session.living:
+        return f"this session is fenced ({session.fenced or 'at this moment'})"
+    if session.epoch != guard.epoch or facts.epoch != guard.epoch:
+        return f"the store is in epoch {facts.epoch}, this session of {guard.epoch}"
+    if session.beat < guard.beat:
+        return "the store holds an older beat than it acknowledged: it went back"
+    return ""
+
+
+def touched(change: Change) -> set[Stream]:
+    """The streams on whose place a change rests, and its key."""
+    streams = {(p.tenant, p.stream) for p in change.parts} | {check[:2] for check in change.checks}
+    if change.create:
+        streams.add((change.create[0], "\0".join(change.create[1:3])))
+    return streams
+
+
+def _last(rows: Iterable[Any], key: Callable[[Any], Any]) -> list[Any]:
+    """Only the last state of each row is written."""
+    return sorted({key(row): row for row in rows}.values(), key=key)
+
+
+def _net(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, int]:
+    """Pointers that a batch both inserts and deletes need not be written at all."""
+    count: dict[Any, int] = {}
+    for gone, new in pairs:
+        if gone is not None:
+            count[gone] = count.get(gone, 0) - 1
+        if new is not None:
+            count[new] = count.get(new, 0) + 1
+    return {row: sign for row, sign in count.items() if sign}

@@ -1,0 +1,74 @@
+"""Where to look for what is due. Dead index entries, which a held snapshot keeps in place, are not walked again and again.
+
+A full look asks the index for the ranks of each (queue, kind) and the least due of each: its floor. It costs as much as
+there are dead entries before the first living one. While that is little, every look is a full one; when it has grown, full
+looks take a tenth of the time, and in between one starts at the floors. What others put below a floor waits for the next.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from semel.machine.projection import ReadyRow
+
+CHEAP_SECONDS = 0.02
+SHARE = 10  # a full look of one second is followed by so many seconds without
+LONGEST_SECONDS = 5.0  # without a full look
+
+Pair = tuple[str, str]  # queue, kind
+
+
+class Group(NamedTuple):
+    """A place to look at, in the order of the index."""
+
+    queue: str
+    kind: str
+    rank: int
+    floor: int
+
+
+class Floors:
+    """What is remembered of `ready`, for all threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._floors: dict[Pair, dict[int, int]] = {}
+        self._full_after: dict[Pair, float] = {}
+        self.full_looks = 0
+
+    def groups(self, pairs: Sequence[Pair], look: Callable[[Sequence[Pair]], Iterable[Group]]) -> list[Group]:
+        """Where to look for these; `look` asks the index, and is used for those whose full look is due."""
+        with self._lock:
+            now = self._clock()
+            due = [pair for pair in dict.fromkeys(pairs) if now >= self._full_after.get(pair, 0.0)]
+        if due:
+            began = self._clock()
+            found = list(look(due))
+            self._learn(due, found, self._clock() - began)
+        with self._lock:
+            return [
+                Group(*pair, rank, floor)
+                for pair in dict.fromkeys(pairs)
+                for rank, floor in sorted(self._floors.get(pair, {}).items())
+            ]
+
+    def _learn(self, pairs: Sequence[Pair], found: list[Group], seconds: float) -> None:
+        pause = 0.0 if seconds < CHEAP_SECONDS else min(LONGEST_SECONDS, seconds * SHARE)
+        with self._lock:
+            self.full_looks += 1
+            for pair in pairs:
+                self._floors[pair] = {}
+                self._full_after[pair] = self._clock() + pause
+            for group in found:
+                self._floors[group.queue, group.kind][group.rank] = group.floor
+
+    def lower(self, rows: Iterable[ReadyRow]) -> None:
+        """These were put in by this process: they are not to be missed."""
+        with self._lock:
+            for row in rows:
+                ranks = self._floors.setdefault((row.queue, row.kind), {})
+                ranks[row.rank] = min(row.due, ranks.get(row.rank, row.due))

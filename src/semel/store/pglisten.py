@@ -1,0 +1,149 @@
+"""Hints that another process has written: LISTEN and NOTIFY on a connection of their own, outside every transaction.
+
+Nothing depends on them. A hint that is lost, or a listener that is dead, delays work by one poll of the worker at most.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+
+import psycopg
+
+from semel.errors import StoreUnavailable
+from semel.store.pglink import Link, Raw
+
+COALESCE_SECONDS = 0.02
+RETRY_SECONDS = 1.0
+log = logging.getLogger("semel")
+
+
+class Hints:
+    """A thread that tells the others that this process wrote, and counts what it is told."""
+
+    def __init__(self, link: Link | None) -> None:
+        self._link = link  # None: a pool is in between, and LISTEN would hear nothing
+        self._count = 0
+        self._pending = False
+        self._stopping = False
+        self._last = 0.0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._wake: tuple[int, int] | None = None
+        self.listening = threading.Event()
+        self._complained = False
+
+    def changed(self) -> int:
+        """Moves when another process has written. Without a listener it moves with time: look now and then."""
+        self._start()
+        return self._count if self.listening.is_set() else -1 - int(time.monotonic() * 4)
+
+    def tell(self) -> None:
+        """This process has written; said soon, once for many."""
+        self._pending = True
+        self._start()
+        wake = self._wake
+        if wake is not None:
+            with contextlib.suppress(OSError):
+                os.write(wake[1], b".")
+
+    def close(self) -> None:
+        """Say what has not been said, if that is possible, and end the thread."""
+        with self._lock:
+            self._stopping = True
+            thread = self._thread
+        self.tell_no_more()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(5)
+
+    def tell_no_more(self) -> None:
+        """Rouse the thread, so that it sees that it shall stop."""
+        wake = self._wake
+        if wake is not None:
+            with contextlib.suppress(OSError):
+                os.write(wake[1], b".")
+
+    def abandon(self) -> None:
+        """In a forked child, where the thread does not run."""
+        self._stopping, self._thread, self._wake = True, None, None
+        self.listening.clear()
+
+    def _start(self) -> None:
+        if self._thread is not None or self._stopping or self._link is None:
+            return
+        with self._lock:
+            if self._thread is None and not self._stopping:
+                read, write = os.pipe()
+                os.set_blocking(write, False)
+                os.set_blocking(read, False)
+                self._wake = read, write
+                self._thread = threading.Thread(target=self._run, args=(self._link,), name="semel-hints", daemon=True)
+                self._thread.start()
+
+    def _run(self, link: Link) -> None:
+        try:
+            while not self._stopping:
+                try:
+                    self._listen(link)
+                except (psycopg.Error, OSError, StoreUnavailable) as error:
+                    if not self._complained and not self._stopping:
+                        log.warning("semel: no hints from the store for now, polling alone: %s", error)
+                        self._complained = True
+                self.listening.clear()
+                link.drop()
+                if not self._stopping:
+                    self._await(None, RETRY_SECONDS)
+        finally:
+            self.listening.clear()
+            wake, self._wake = self._wake, None
+            for end in wake or ():
+                os.close(end)
+
+    def _listen(self, link: Link) -> None:
+        link.pipe(("listen", None))
+        raw = link._raw
+        assert raw is not None
+        self._count += 1  # what was said before is lost
+        self.listening.set()
+        self._complained = False
+        while not self._stopping:
+            self._await(raw, 30.0)
+            self._take(raw)
+            pause = self._last + COALESCE_SECONDS - time.monotonic()
+            if self._pending and pause > 0 and not self._stopping:
+                time.sleep(pause)
+            if self._pending:
+                self._pending, self._last = False, time.monotonic()
+                self._notify(link)
+                self._take(raw)
+
+    def _notify(self, link: Link) -> None:
+        try:
+            link.pipe(("notify", None))
+        except psycopg.Error as error:
+            if link.pid == 0:
+                raise
+            log.warning("semel: a hint could not be given (%s); others will poll", error)
+
+    def _take(self, raw: Raw) -> None:
+        raw.pgconn.consume_input()
+        own = raw.info.backend_pid
+        while told := raw.pgconn.notifies():
+            if told.be_pid != own:
+                self._count += 1
+
+    def _await(self, raw: Raw | None, seconds: float) -> None:
+        wake = self._wake
+        assert wake is not None
+        watched = [wake[0]] if raw is None else [wake[0], raw.fileno()]
+        poll = select.poll()
+        for end in watched:
+            poll.register(end, select.POLLIN)
+        poll.poll(seconds * 1000)
+        with contextlib.suppress(BlockingIOError):
+            while os.read(wake[0], 4096):
+                pass

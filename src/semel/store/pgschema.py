@@ -1,0 +1,113 @@
+"""What must hold of a PostgreSQL before semel trusts it with money: its version and settings, and the schema."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import NamedTuple
+
+import uuid_utils
+from psycopg import errors
+
+from semel.errors import Misuse
+from semel.store.pglink import Link
+from semel.store.sqlfile import text
+
+SCHEMA = 1
+MIGRATIONS = {1: "postgres_schema.sql"}  # to each version, from the one before
+OLDEST_SERVER = 140000
+TRIES = 50  # of which each loses to another process that makes the schema at this moment
+log = logging.getLogger("semel")
+
+
+class Server(NamedTuple):
+    """What the server says of itself. version: as 150004."""
+
+    version: int
+    encoding: str
+    synchronous_commit: str
+    fsync: str
+    full_page_writes: str
+    standbys: str
+    read_only: str
+    in_recovery: bool
+
+
+def server(link: Link) -> Server:
+    """Ask it."""
+    return Server(*link.pipe(("server", None))[0].rows[0])
+
+
+def check_server(found: Server, place: str) -> None:
+    """Raise `Misuse` where semel cannot work; warn where an acknowledged write may be lost."""
+    if found.version < OLDEST_SERVER:
+        raise Misuse(f"{place} is PostgreSQL {found.version // 10000}; semel needs 14 or later: upgrade the server")
+    if found.encoding != "UTF8":
+        raise Misuse(f"{place} stores text as {found.encoding}; make a database for it: createdb -E UTF8 -T template0 semel")
+    for setting, value in (("fsync", found.fsync), ("full_page_writes", found.full_page_writes)):
+        if value == "off":
+            log.warning("semel: %s has %s=off: a power cut can lose or corrupt what was acknowledged; set it on", place, setting)
+    if raised(found):
+        log.warning(
+            "semel: %s has synchronous_commit=%s, with which an acknowledged write can be lost; semel's own connections use on",
+            place, found.synchronous_commit,
+        )  # fmt: skip
+
+
+def raised(found: Server) -> bool:
+    """Whether semel must ask for more than the server is set to."""
+    return found.synchronous_commit == "off" or (bool(found.standbys) and found.synchronous_commit == "local")
+
+
+def prepare(link: Link, place: str) -> dict[str, str]:
+    """Make the schema, or check that it is ours and of this version. Its meta rows. Raises `Misuse`.
+
+    Any number of processes may do so at once: the whole is one transaction, and the catalog's unique keys let one through.
+    """
+    for _ in range(TRIES):
+        try:
+            meta = _meta(link)
+            if meta and _version(meta, place) == SCHEMA:
+                return meta
+            _migrate(link, place)
+        except (errors.UniqueViolation, errors.DuplicateSchema, errors.DuplicateTable, errors.InternalError_):
+            link.roll_back()  # another process was faster, or is in the middle of it
+            time.sleep(0.02)
+        except errors.InsufficientPrivilege as error:
+            link.roll_back()
+            user = link.where.params.get("user", "its user")
+            raise Misuse(
+                f"{place}: {str(error).splitlines()[0]}; as its owner: GRANT CREATE ON DATABASE ... TO {user}, "
+                f"or run once with an owner's URL: semel migrate"
+            ) from error
+    raise Misuse(f"{place}: the schema could not be made in {TRIES} tries; look into the server's log")
+
+
+def _meta(link: Link) -> dict[str, str]:
+    if not link.pipe(("has_meta", None))[0].rows[0][0]:
+        return {}
+    return {str(name): str(value) for name, value in link.pipe(("meta", None))[0].rows}
+
+
+def _version(meta: dict[str, str], place: str) -> int:
+    if "schema" not in meta or "application" not in meta:
+        raise Misuse(f"{place} has a schema named semel that is something else's; give semel a database of its own")
+    version = int(meta["schema"])
+    if version > SCHEMA:
+        raise Misuse(f"{place} has schema version {version}, and this semel knows {SCHEMA}; upgrade: pip install -U semel")
+    return version
+
+
+def _migrate(link: Link, place: str) -> None:
+    """From whatever version it has to this one, in one transaction, alone."""
+    link.pipe(("begin", None), *link.locals(lock_timeout="60s"))
+    link.pipe(("create_schema", None), ("create_meta", None), ("lock_meta", None))
+    meta = _meta(link)  # read under the lock
+    version = _version(meta, place) if meta else 0
+    for step in range(version + 1, SCHEMA + 1):
+        link.script(text(MIGRATIONS[step]))
+    new = {"schema": str(SCHEMA)}
+    if not meta:
+        new |= {"id": str(uuid_utils.uuid4()), "application": str(uuid_utils.uuid4()), "epoch": str(int(time.time()))}
+    answers = link.pipe(*(("put_meta", row) for row in new.items()), ("commit", None))
+    link.must_be_committed(answers[-1])

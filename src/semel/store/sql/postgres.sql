@@ -1,0 +1,308 @@
+-- Every statement takes its values as parameters; lists come as arrays, sorted by their key, and are unnested in order.
+-- Constants of a plan: the writer plans without statistics and without hash or merge joins (see pglink.py).
+
+-- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: savepoint
+SAVEPOINT claim;
+
+-- name: rollback_to
+ROLLBACK TO SAVEPOINT claim;
+
+-- name: set
+SELECT set_config(s.name, s.value, %(local)s::boolean) FROM unnest(%(names)s::text[], %(values)s::text[]) AS s (name, value);
+
+-- name: emit
+-- A commit that writes nothing does not wait for a standby; with this it does, and for all that came before it.
+SELECT pg_logical_emit_message(true, 'semel', '');
+
+-- name: lock_living
+SELECT id FROM semel.living WHERE id = ANY (%(ids)s::text[]) ORDER BY id FOR KEY SHARE;
+
+-- name: guards
+SELECT id, epoch, beat, fenced, (SELECT value::bigint FROM semel.meta WHERE name = 'epoch') FROM semel.session
+WHERE id = ANY (%(ids)s::text[]);
+
+-- name: lock_tasks
+SELECT 1 FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (SELECT 1 FROM semel.task t WHERE t.tenant = k.tenant AND t.task = k.stream FOR SHARE) AS locked;
+
+-- name: lock_tasks_to_write
+SELECT 1 FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (SELECT 1 FROM semel.task t WHERE t.tenant = k.tenant AND t.task = k.stream FOR NO KEY UPDATE) AS locked;
+
+-- name: lock_effects
+SELECT 1 FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (SELECT 1 FROM semel.effect e WHERE e.tenant = k.tenant AND e.key = k.stream FOR SHARE) AS locked;
+
+-- name: lock_effects_to_write
+SELECT 1 FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (SELECT 1 FROM semel.effect e WHERE e.tenant = k.tenant AND e.key = k.stream FOR NO KEY UPDATE) AS locked;
+
+-- name: heads
+SELECT k.tenant, k.stream, h.seq, h.hash FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (
+    SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream ORDER BY j.seq DESC LIMIT 1
+) AS h;
+
+-- name: keys
+SELECT k.tenant, k.kind, k.key, t.task
+FROM unnest(%(tenants)s::text[], %(kinds)s::text[], %(keys)s::text[]) AS k (tenant, kind, key)
+CROSS JOIN LATERAL (
+    SELECT t.task FROM semel.task_key t WHERE t.tenant = k.tenant AND t.kind = k.kind AND t.key = k.key
+) AS t;
+
+-- name: ids
+SELECT k.tenant, k.stream, k.seq, j.id
+FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)
+CROSS JOIN LATERAL (
+    SELECT j.id FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq = k.seq
+) AS j;
+
+-- name: rows_of
+SELECT j.tenant, j.stream, j.seq, j.kind, j.actor, j.token, j.at, j.body, j.id, j.hash
+FROM unnest(%(tenants)s::text[], %(streams)s::text[]) AS k (tenant, stream)
+CROSS JOIN LATERAL (
+    SELECT * FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream ORDER BY j.seq
+) AS j;
+
+-- name: delete_ready
+DELETE FROM semel.ready r
+USING unnest(%(queue)s::text[], %(kind)s::text[], %(rank)s::bigint[], %(due)s::bigint[], %(tenant)s::text[], %(task)s::text[])
+    AS k (queue, kind, rank, due, tenant, task)
+WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due = k.due AND r.tenant = k.tenant AND r.task = k.task;
+
+-- name: insert_key
+INSERT INTO semel.task_key (tenant, kind, key, task)
+SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[]);
+
+-- name: insert_journal
+INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
+SELECT * FROM unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[], %(kind)s::text[], %(actor)s::text[],
+                     %(token)s::bigint[], %(at)s::bigint[], %(body)s::text[], %(id)s::text[], %(hash)s::bytea[]);
+
+-- name: put_task
+INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
+                        crashes, unknown, version, why)
+SELECT * FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[],
+                     %(priority)s::bigint[], %(due)s::bigint[], %(delivery)s::text[], %(execution)s::text[],
+                     %(attempt)s::bigint[], %(token)s::bigint[], %(session)s::text[], %(failures)s::bigint[],
+                     %(crashes)s::bigint[], %(unknown)s::bigint[], %(version)s::bigint[], %(why)s::text[])
+ON CONFLICT (tenant, task) DO UPDATE SET
+    due = excluded.due, delivery = excluded.delivery, execution = excluded.execution, attempt = excluded.attempt,
+    token = excluded.token, session = excluded.session, failures = excluded.failures, crashes = excluded.crashes,
+    unknown = excluded.unknown, version = excluded.version, why = excluded.why;
+
+-- name: insert_ready
+INSERT INTO semel.ready (queue, kind, rank, due, tenant, task)
+SELECT * FROM unnest(%(queue)s::text[], %(kind)s::text[], %(rank)s::bigint[], %(due)s::bigint[], %(tenant)s::text[],
+                     %(task)s::text[]);
+
+-- name: delete_inflight
+DELETE FROM semel.inflight i USING unnest(%(session)s::text[], %(tenant)s::text[], %(task)s::text[]) AS k (session, tenant, task)
+WHERE i.session = k.session AND i.tenant = k.tenant AND i.task = k.task;
+
+-- name: insert_inflight
+INSERT INTO semel.inflight (session, tenant, task)
+SELECT * FROM unnest(%(session)s::text[], %(tenant)s::text[], %(task)s::text[]);
+
+-- name: put_effect
+INSERT INTO semel.effect (tenant, key, task, stream, name, state, version)
+SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(stream)s::text[], %(name)s::text[],
+                     %(state)s::text[], %(version)s::bigint[])
+ON CONFLICT (tenant, key) DO UPDATE SET task = excluded.task, state = excluded.state, version = excluded.version;
+
+-- name: delete_unknown
+DELETE FROM semel.unknown u USING unnest(%(tenant)s::text[], %(key)s::text[]) AS k (tenant, key)
+WHERE u.tenant = k.tenant AND u.key = k.key;
+
+-- name: insert_unknown
+INSERT INTO semel.unknown (tenant, key, task, name, since)
+SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(name)s::text[], %(since)s::bigint[]);
+
+-- name: look
+-- The distinct ranks of each (queue, kind), by jumps, and the least due of each: as many steps as there are ranks.
+WITH RECURSIVE jump (queue, kind, rank) AS (
+    SELECT p.queue, p.kind, (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = p.queue AND r.kind = p.kind)
+    FROM unnest(%(queues)s::text[], %(kinds)s::text[]) AS p (queue, kind)
+    UNION ALL
+    SELECT j.queue, j.kind,
+           (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = j.queue AND r.kind = j.kind AND r.rank > j.rank)
+    FROM jump j WHERE j.rank IS NOT NULL
+)
+SELECT j.queue, j.kind, j.rank, r.due FROM jump j
+CROSS JOIN LATERAL (
+    SELECT r.due FROM semel.ready r WHERE r.queue = j.queue AND r.kind = j.kind AND r.rank = j.rank
+    ORDER BY r.queue, r.kind, r.rank, r.due LIMIT 1
+) AS r WHERE j.rank IS NOT NULL;
+
+-- name: dues
+SELECT r.due
+FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(floors)s::bigint[]) AS k (queue, kind, rank, floor)
+CROSS JOIN LATERAL (
+    SELECT r.due FROM semel.ready r
+    WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor
+    ORDER BY r.queue, r.kind, r.rank, r.due LIMIT 1
+) AS r;
+
+-- name: candidates
+-- Locked one by one as the index gives them; what a rival holds is skipped, what it has deleted is not there any more.
+WITH found AS MATERIALIZED (
+    SELECT r.*
+    FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(floors)s::bigint[]) AS k (queue, kind, rank, floor)
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+        WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor AND r.due <= %(at)s::bigint
+        ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS r
+)
+SELECT queue, kind, rank, due, tenant, task FROM found;
+
+-- name: kinds
+WITH RECURSIVE jump (queue, kind) AS (
+    SELECT p.queue, (SELECT min(r.kind) FROM semel.ready r WHERE r.queue = p.queue) FROM unnest(%(queues)s::text[]) AS p (queue)
+    UNION ALL
+    SELECT j.queue, (SELECT min(r.kind) FROM semel.ready r WHERE r.queue = j.queue AND r.kind > j.kind)
+    FROM jump j WHERE j.kind IS NOT NULL
+)
+SELECT queue, kind FROM jump WHERE kind IS NOT NULL;
+
+-- name: open_session
+-- Given again after a lost reply, it finds itself.
+WITH opened AS (
+    INSERT INTO semel.session (id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING RETURNING id, fenced
+)
+INSERT INTO semel.living (id) SELECT id FROM opened WHERE fenced = '';
+
+-- name: beat
+UPDATE semel.session SET beat = %(number)s, nonce = %(nonce)s
+WHERE id = %(id)s AND fenced = '' AND nonce = ANY (%(known)s::text[])
+  AND epoch = (SELECT value::bigint FROM semel.meta WHERE name = 'epoch');
+
+-- name: lock_to_fence
+-- First, so that the session's own row, on which it beats, is not held while a guarded transaction is waited for.
+SELECT id FROM semel.living WHERE id = %(id)s FOR UPDATE;
+
+-- name: fence
+WITH gone AS (
+    UPDATE semel.session SET fenced = %(how)s
+    WHERE id = %(id)s AND fenced = '' AND (%(nonce)s::text IS NULL OR nonce = %(nonce)s::text) RETURNING id
+), pointers AS (
+    DELETE FROM semel.living l USING gone WHERE l.id = gone.id
+)
+SELECT id FROM gone;
+
+-- name: living
+SELECT s.id, s.beat, s.nonce, s.ttl_ms, s.epoch, s.host, s.boot_id, s.pid_ns, s.time_ns, s.pid, s.start_time, s.fenced, s.started
+FROM semel.living l JOIN semel.session s ON s.id = l.id WHERE s.fenced = '' ORDER BY s.id;
+
+-- name: session
+SELECT id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started FROM semel.session
+WHERE id = %s;
+
+-- name: held
+SELECT session, tenant, task FROM semel.inflight WHERE session = %s ORDER BY tenant, task;
+
+-- name: orphans
+SELECT i.session, i.tenant, i.task, coalesce(s.fenced, '') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
+WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (%s::text, %s::text, %s::text)
+ORDER BY i.session, i.tenant, i.task LIMIT %s;
+
+-- name: head
+SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
+
+-- name: rows
+SELECT tenant, stream, seq, kind, actor, token, at, body, id, hash FROM semel.journal
+WHERE tenant = %s AND stream = %s AND seq > %s ORDER BY seq;
+
+-- name: task
+SELECT * FROM semel.task WHERE tenant = %s AND task = %s;
+
+-- name: find_task
+SELECT task FROM semel.task_key WHERE tenant = %s AND kind = %s AND key = %s;
+
+-- name: tasks
+SELECT * FROM semel.task
+WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)
+  AND (%(delivery)s::text = '' OR delivery = %(delivery)s::text) AND (%(execution)s::text = '' OR execution = %(execution)s::text)
+  AND (%(kind)s::text = '' OR kind = %(kind)s::text) AND (%(queue)s::text = '' OR queue = %(queue)s::text)
+  AND (%(after)s::text = '' OR task < %(after)s::text)
+ORDER BY task DESC LIMIT %(limit)s;
+
+-- name: effect
+SELECT * FROM semel.effect WHERE tenant = %s AND key = %s;
+
+-- name: effect_of_any_tenant
+-- For a person who has a key and nothing else: walks the table.
+SELECT * FROM semel.effect WHERE key = %s LIMIT 1;
+
+-- name: effects
+SELECT * FROM semel.effect
+WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) AND (%(state)s::text = '' OR state = %(state)s::text)
+  AND (%(task)s::text = '' OR task = %(task)s::text) AND (%(after)s::text = '' OR key > %(after)s::text)
+ORDER BY key LIMIT %(limit)s;
+
+-- name: unknown
+SELECT * FROM semel.unknown WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) ORDER BY since, key LIMIT %(limit)s;
+
+-- name: count_delivery
+SELECT delivery, count(*) FROM semel.task WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) GROUP BY delivery;
+
+-- name: count_execution
+SELECT execution, count(*) FROM semel.task WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) GROUP BY execution;
+
+-- name: count_effect
+SELECT state, count(*) FROM semel.effect WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) GROUP BY state;
+
+-- name: streams
+SELECT DISTINCT tenant, stream FROM semel.journal WHERE (tenant, stream) > (%s::text, %s::text) ORDER BY tenant, stream LIMIT %s;
+
+-- name: has_ready
+SELECT 1 FROM semel.ready WHERE queue = %s AND kind = %s AND rank = %s AND due = %s AND tenant = %s AND task = %s;
+
+-- name: has_inflight
+SELECT 1 FROM semel.inflight WHERE session = %s AND tenant = %s AND task = %s;
+
+-- name: unknown_row
+SELECT * FROM semel.unknown WHERE tenant = %s AND key = %s;
+
+-- name: sizes
+SELECT (SELECT count(*) FROM semel.task), (SELECT count(*) FROM semel.ready), (SELECT count(*) FROM semel.inflight),
+       (SELECT count(*) FROM semel.effect), (SELECT count(*) FROM semel.unknown);
+
+-- name: listen
+LISTEN semel;
+
+-- name: notify
+NOTIFY semel;
+
+-- name: has_meta
+SELECT to_regclass('semel.meta') IS NOT NULL;
+
+-- name: meta
+SELECT name, value FROM semel.meta;
+
+-- name: create_schema
+CREATE SCHEMA IF NOT EXISTS semel;
+
+-- name: create_meta
+CREATE TABLE IF NOT EXISTS semel.meta (name text COLLATE "C" PRIMARY KEY, value text NOT NULL);
+
+-- name: lock_meta
+LOCK TABLE semel.meta IN EXCLUSIVE MODE;
+
+-- name: put_meta
+INSERT INTO semel.meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: server
+SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('synchronous_commit'),
+       current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+       current_setting('transaction_read_only'), pg_is_in_recovery();

@@ -1,0 +1,166 @@
+"""A suite of tests that any Store must pass (see `semel.store.contract`). Yours too:
+
+    import pytest
+    from semel.testing.conformance import StoreConformance
+
+    class TestMyStore(StoreConformance):
+        @pytest.fixture
+        def make_store(self, my_database):
+            opened = []
+
+            def make():
+                opened.append(MyStore(my_database))
+                return opened[-1]
+
+            yield make
+            for store in opened:
+                store.close()
+
+`make_store()` opens one more handle on the same, at first empty, store: another connection, as another process has it. A
+store that lives in one process and has but one handle returns that one again. Each test gets a store of its own.
+
+The kit writes rows of its own making, with times of its own (`AT`); it tests what the engine relies on, not how the store
+does it. Killing a process, the machine's power and the plans of queries are for the store's own tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from semel.errors import StoreUnavailable
+from semel.store.contract import Guard, Landed, SessionRow, Store
+from semel.testing.conformance_changes import Changes
+from semel.testing.conformance_claims import Claiming
+from semel.testing.conformance_kit import AT, Stream, change_id, claiming, commit, one, session, task, wrong
+from semel.testing.conformance_tables import Projections
+
+Make = Callable[[], Store]
+
+
+class Sessions:
+    """One life of one process each: compare-and-set on the beat, by the process itself and by those who watch it."""
+
+    def test_a_session_reads_as_it_was_opened(self, make_store: Make) -> None:
+        store, other = make_store(), make_store()
+        row = SessionRow("s", 3, "n0", 15_000, store.info.epoch, "host", "boot", 11, 12, 13, 14, "", AT)
+        store.open_session(row)
+        assert other.session("s") == row
+        assert other.sessions() == [row]
+        assert other.session("nobody") is None
+
+    def test_a_beat_gives_way_to_the_next_by_any_nonce_that_may_have_landed(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store, nonce="n0")
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        assert store.beat(guard.session, ["n0", "n1"], "n2", 2), "n0 was acknowledged, n1 sent since"
+        found = store.session(guard.session)
+        assert found is not None
+        assert (found.beat, found.nonce) == (2, "n2")
+
+    def test_a_beat_on_another_nonce_is_refused(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store, nonce="n0")
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        assert not store.beat(guard.session, ["n0"], "n9", 2), "the store holds n1: this one went back, or is another's"
+        assert not store.beat(guard.session, [], "n9", 2)
+        found = store.session(guard.session)
+        assert found is not None
+        assert (found.beat, found.nonce) == (1, "n1")
+
+    def test_a_fenced_or_unknown_session_beats_no_more(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store, nonce="n0")
+        assert store.fence(guard.session, "n0", "watched")
+        assert not store.beat(guard.session, ["n0"], "n1", 1)
+        assert not store.beat("nobody", ["n0"], "n1", 1)
+
+    def test_a_session_of_another_epoch_beats_no_more(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store, nonce="n0", epoch=store.info.epoch + 1)
+        assert not store.beat(guard.session, ["n0"], "n1", 1)
+
+    def test_a_session_beats_for_itself_alone(self, make_store: Make) -> None:
+        store = make_store()
+        mine, others = session(store, nonce="same"), session(store, nonce="same")
+        assert store.beat(mine.session, ["same"], "n1", 1)
+        found = store.session(others.session)
+        assert found is not None
+        assert (found.beat, found.nonce) == (0, "same")
+
+    def test_a_fence_holds_only_for_the_beat_that_was_watched(self, make_store: Make) -> None:
+        store, other = make_store(), make_store()
+        guard = session(store, nonce="n0")
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        assert not other.fence(guard.session, "n0", "watched"), "it has beaten since"
+        assert store.beat(guard.session, ["n1"], "n2", 2)
+        assert other.fence(guard.session, "n2", "watched")
+        assert not store.beat(guard.session, ["n2"], "n3", 3)
+
+    def test_a_session_is_fenced_once_and_the_store_keeps_how(self, make_store: Make) -> None:
+        store = make_store()
+        for how in ("left", "dead", "watched"):
+            guard = session(store)
+            assert store.fence(guard.session, None, how), "None: whatever its beat is"
+            assert not store.fence(guard.session, None, "again")
+            found = store.session(guard.session)
+            assert found is not None
+            assert found.fenced == how
+        assert not store.fence("nobody", None, "dead")
+
+    def test_only_the_living_are_listed(self, make_store: Make) -> None:
+        store, other = make_store(), make_store()
+        guards = [session(store, f"s{at}") for at in range(3)]
+        assert other.fence(guards[1].session, None, "left")
+        assert {row.id for row in store.sessions()} == {"s0", "s2"}
+
+
+class Handles:
+    """What a store is, seen from several handles and over a handle's life."""
+
+    def test_handles_of_one_store_know_it_by_the_same_name(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        assert first.info.id
+        assert first.info.application
+        assert first.info.epoch > 0
+        assert second.info[:4] == first.info[:4]
+
+    def test_it_is_still_the_store_that_was_opened(self, make_store: Make) -> None:
+        assert make_store().still_here()
+
+    def test_what_one_handle_was_acknowledged_the_other_reads(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        for n in range(5):
+            writer, reader = (first, second) if n % 2 else (second, first)
+            change, known = task(f"k{n}")
+            assert one(writer, change) == Landed()
+            assert reader.head(known.tenant, known.state.id) == known.head
+
+    def test_a_handle_notices_that_another_has_written(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        before = first.changed()
+        assert first.changed() == before, "nobody has written"
+        assert one(second, Stream("s").then()[0]) == Landed()
+        assert (first.changed() != before) is (first is not second), "a store of one handle has no others"
+
+    def test_a_closed_handle_is_closed(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store)
+        store.close()
+        store.close()
+        wrong(lambda: store.commit([Stream("s").then()[0]]), StoreUnavailable)
+        wrong(lambda: store.commit([claiming(guard)]), StoreUnavailable)
+        wrong(lambda: store.head("acme", "s"), StoreUnavailable)
+        wrong(lambda: store.beat(guard.session, ["n0"], "n1", 1), StoreUnavailable)
+        wrong(store.changed, StoreUnavailable)
+
+    def test_a_batch_may_be_empty_and_a_change_may_be_nothing(self, make_store: Make) -> None:
+        from semel.store.contract import Change
+
+        store = make_store()
+        assert commit(store) == []
+        assert one(store, Change("", ())) == Landed(), "a writer's barrier"
+        assert one(store, Change(change_id(), (), Guard("nobody", store.info.epoch, 0))) != Landed(), "and is guarded"
+
+
+class StoreConformance(Changes, Claiming, Projections, Sessions, Handles):
+    """Subclass it, and give it the fixture `make_store`; pytest finds the rest (see the module's docstring)."""

@@ -1,0 +1,297 @@
+"""The states, commands and standings whose product is the table of effect cells. States are reached by commands only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.model import Refusal
+
+KEY = "sml_k"
+FIRST, SECOND = 11, 12  # the tokens of the first and of the second attempt
+SAME, OTHER = "d-same", "d-other"
+
+
+def intend(**changes: Any) -> e.Intend:
+    """The call as the states below made it, by the second attempt."""
+    call = e.Intend(KEY, "mail", {"to": "a"}, SAME, "m", "t1", 2, SECOND, "s2", recovery=("lookup:30000",), timeout_ms=1000)
+    return replace(call, **changes)
+
+
+class Bench:
+    """One effect, moved by commands that must be accepted. now: the time of the next event; None: a second after the last."""
+
+    def __init__(self) -> None:
+        self.effect: e.Effect | None = None
+        self.seq = 0
+        self.now: int | None = None
+
+    def do(self, command: e.EffectCommand, standing: e.Standing | None = None) -> Bench:
+        """Decide and apply. A refusal here is a mistake in a builder."""
+        decided = e.decide(self.effect, command, standing or e.Standing())
+        assert not isinstance(decided, Refusal), (command, decided)
+        for event in decided.events:
+            self.seq += 1
+            at = 1000 * self.seq if self.now is None else self.now
+            self.effect = e.apply(self.effect, event, self.seq, at)  # type: ignore[arg-type]
+        return self
+
+
+GONE = e.Standing(current=False)
+
+
+def none() -> Bench:
+    return Bench()
+
+
+def submitted(**how: Any) -> Bench:
+    return Bench().do(intend(attempt=1, token=FIRST, session="s1", **how))
+
+
+def disproved() -> Bench:
+    return submitted().do(e.Disprove(KEY, 1, FIRST, "connection refused"))
+
+
+def submitted_anew() -> Bench:
+    """It was clean again before: its age counts from here."""
+    return disproved().do(intend())
+
+
+def declined() -> Bench:
+    return submitted().do(e.Disprove(KEY, 1, FIRST, "card declined", final=True, detail={"code": 51}))
+
+
+def unended() -> Bench:
+    return submitted().do(e.Lose(KEY, 1, FIRST, "no answer within 1 s", ended=False))
+
+
+def ended() -> Bench:
+    return submitted().do(e.Lose(KEY, 1, FIRST, "ReadTimeout", ended=True))
+
+
+def fenced() -> Bench:
+    return unended().do(e.NoteSenderGone(KEY, "s1", dead=False))
+
+
+def dead() -> Bench:
+    return unended().do(e.NoteSenderGone(KEY, "s1", dead=True))
+
+
+def unfenced_process() -> Bench:
+    lost = submitted(unfenced="process").do(e.Lose(KEY, 1, FIRST, "no answer", ended=False))
+    return lost.do(e.NoteSenderGone(KEY, "s1", dead=False))
+
+
+def unfenced_process_dead() -> Bench:
+    return unfenced_process().do(e.NoteSenderGone(KEY, "s1", dead=True))
+
+
+def unfenced_child() -> Bench:
+    return (
+        submitted()
+        .do(e.MarkUnfenced(KEY, 1, FIRST, "child"))
+        .do(e.Lose(KEY, 1, FIRST, "?", False))
+        .do(e.NoteSenderGone(KEY, "s1", dead=True))
+    )
+
+
+def settled_not_found() -> Bench:
+    return ended().do(e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1))
+
+
+def resubmitted() -> Bench:
+    return ended().do(intend(again=True))
+
+
+def resubmitted_lost() -> Bench:
+    """Two open submissions: the first ended, the second can still act."""
+    return resubmitted().do(e.Lose(KEY, 2, SECOND, "no answer", ended=False))
+
+
+def resubmitted_disproved() -> Bench:
+    """The second was proved to have done nothing; the first is as unknown as ever (R1)."""
+    return resubmitted().do(e.Disprove(KEY, 2, SECOND, "connection refused"))
+
+
+def told_returned() -> Bench:
+    """Its sender was fenced, and then said that it had happened (R2)."""
+    return fenced().do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
+
+
+def told_not_done() -> Bench:
+    return fenced().do(e.Disprove(KEY, 1, FIRST, "connection refused"), GONE)
+
+
+def told_after_not_found() -> Bench:
+    """A not_found closed it, wrongly, and then its sender said that it had happened."""
+    settle = e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1)
+    return fenced().do(settle).do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
+
+
+def unavailable() -> Bench:
+    return ended().do(e.Settle(KEY, SECOND, "unavailable", "lookup:find", reason="503"))
+
+
+def conflict() -> Bench:
+    return ended().do(e.Settle(KEY, SECOND, "conflict", "lookup:find", reason="a mail that is not ours"))
+
+
+def answered() -> Bench:
+    found = ended()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
+
+
+def answered_unquiet() -> Bench:
+    found = unended()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
+
+
+def answered_stopped() -> Bench:
+    found = unfenced_child()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq, stopped=True))
+
+
+def conflict_answered() -> Bench:
+    found = conflict()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
+
+
+def answered_conflict() -> Bench:
+    """A person said not_found, and then thought better of it."""
+    found = answered()
+    return found.do(e.Answer(KEY, "conflict", "bob", found.seq, reason="it is in the outbox"))
+
+
+def confirmed() -> Bench:
+    return submitted().do(e.Confirm(KEY, 1, FIRST, "msg-1"))
+
+
+def confirmed_unrecorded() -> Bench:
+    return submitted().do(e.Confirm(KEY, 1, FIRST, unrecorded="2 MiB"))
+
+
+def confirmed_second() -> Bench:
+    """The second submission was confirmed; nothing was ever heard of the first, which may still return."""
+    return unended().do(intend(again=True)).do(e.Confirm(KEY, 2, SECOND, "msg-1"))
+
+
+STATES: dict[str, Callable[[], Bench]] = {
+    build.__name__: build
+    for build in (
+        none, disproved, settled_not_found, declined, told_after_not_found, submitted, submitted_anew, resubmitted,
+        unended, ended, fenced, dead, unfenced_process, unfenced_process_dead, unfenced_child, resubmitted_lost,
+        resubmitted_disproved, told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
+        conflict, conflict_answered, answered_conflict, confirmed, confirmed_unrecorded, confirmed_second,
+    )
+}  # fmt: skip
+
+
+def last(effect: e.Effect | None) -> tuple[int, int]:
+    """The number and the token of the last submission."""
+    return (effect.sent[-1].n, effect.sent[-1].token) if effect else (1, FIRST)
+
+
+Make = Callable[[e.Effect | None], e.EffectCommand]
+
+
+def _of_last(make: Callable[[int, int], e.EffectCommand]) -> Make:
+    return lambda effect: make(*last(effect))
+
+
+def _answer(verdict: str, *, stopped: bool = False, behind: int = 0) -> Make:
+    return lambda effect: e.Answer(KEY, verdict, "alice", (effect.version if effect else 0) - behind, stopped=stopped)
+
+
+def _settle(verdict: str, **facts: Any) -> Make:
+    return lambda effect: e.Settle(KEY, SECOND, verdict, "lookup:find", "found", "why", **facts)
+
+
+COMMANDS: dict[str, Make] = {
+    "intend": lambda _: intend(),
+    "intend_other_wording": lambda _: intend(digest=OTHER, args={"to": "b"}),
+    "intend_third_wording": lambda _: intend(digest=OTHER, args={"to": "b"}, said="d-said"),
+    "intend_wording_said": lambda _: intend(digest=OTHER, args={"to": "b"}, said=OTHER),
+    "intend_material": lambda _: intend(material="m2", digest=OTHER),
+    "intend_again": lambda _: intend(again=True),
+    "confirm": _of_last(lambda n, token: e.Confirm(KEY, n, token, "msg-1")),
+    "confirm_unrecorded": _of_last(lambda n, token: e.Confirm(KEY, n, token, unrecorded="2 MiB")),
+    "confirm_first": lambda _: e.Confirm(KEY, 1, FIRST, "msg-1"),
+    "confirm_wrong_token": _of_last(lambda n, token: e.Confirm(KEY, n, token + 1)),
+    "confirm_unknown_n": lambda _: e.Confirm(KEY, 7, SECOND),
+    "disprove": _of_last(lambda n, token: e.Disprove(KEY, n, token, "connection refused")),
+    "disprove_final": _of_last(lambda n, token: e.Disprove(KEY, n, token, "declined", final=True)),
+    "disprove_first": lambda _: e.Disprove(KEY, 1, FIRST, "connection refused"),
+    "lose_ended": _of_last(lambda n, token: e.Lose(KEY, n, token, "ReadTimeout", ended=True)),
+    "lose_unended": _of_last(lambda n, token: e.Lose(KEY, n, token, "no answer", ended=False)),
+    "mark_child": _of_last(lambda n, token: e.MarkUnfenced(KEY, n, token, "child")),
+    "mark_process": _of_last(lambda n, token: e.MarkUnfenced(KEY, n, token, "process")),
+    "sender_fenced": lambda _: e.NoteSenderGone(KEY, "s1", dead=False),
+    "sender_dead": lambda _: e.NoteSenderGone(KEY, "s1", dead=True),
+    "sender_stranger": lambda _: e.NoteSenderGone(KEY, "s9", dead=True),
+    "settle_confirmed": _settle("confirmed"),
+    "settle_not_found": _settle("not_found", waited_ms=30_000, settle_ms=30_000),
+    "settle_not_found_early": _settle("not_found", waited_ms=29_999, settle_ms=30_000),
+    "settle_not_found_before": _settle("not_found", waited_ms=30_000, settle_ms=30_000, seen=1),
+    "settle_not_found_person": lambda _: e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=5, settle_ms=5),
+    "settle_conflict": _settle("conflict"),
+    "settle_unavailable": _settle("unavailable"),
+    "credit_first": lambda _: e.Credit(KEY, 1, SECOND),
+    "credit_second": lambda _: e.Credit(KEY, 2, SECOND),
+    "answer_confirmed": _answer("confirmed"),
+    "answer_not_found": _answer("not_found"),
+    "answer_not_found_stopped": _answer("not_found", stopped=True),
+    "answer_conflict": _answer("conflict"),
+    "answer_unavailable": _answer("unavailable"),
+    "answer_stale": _answer("confirmed", behind=1),
+    "answer_not_found_stale": _answer("not_found", stopped=True, behind=1),
+}
+
+# Who asks. Only an intent looks at more than whether its token is current; an answer and a sender's end look at nothing.
+INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
+    "current": (e.Standing(), {}),
+    "clean": (e.Standing(clean=True), {}),
+    "stale": (e.Standing(current=False), {}),
+    "suspended": (e.Standing(suspended="swallowed"), {}),
+    "unknown": (e.Standing(unknown="sml_other"), {}),
+    "limit": (e.Standing(used=2), {"limit": 2}),
+    "per_task": (e.Standing(used_here=1), {"per_task": 1}),
+    "cancelled": (e.Standing(cancelled=True), {}),
+}
+OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"current": (e.Standing(), {}), "stale": (GONE, {})}
+
+
+def standings(command: str) -> dict[str, tuple[e.Standing, dict[str, Any]]]:
+    """Who may ask with a command."""
+    return INTEND_STANDINGS if command.startswith("intend") else OTHER_STANDINGS
+
+
+def apply_all(effect: e.Effect | None, events: Iterable[j.Happened]) -> e.Effect | None:
+    """The effect after events that were decided on it."""
+    for event in events:
+        assert isinstance(event, j.OfEffect)
+        seq = effect.version + 1 if effect else 1
+        effect = e.apply(effect, event, seq, 1000 * seq)
+    return effect
+
+
+def outcome(effect: e.Effect | None, decided: e.Decision | Refusal) -> str:
+    """What stands in a cell."""
+    if isinstance(decided, Refusal):
+        return f"!{decided.code}"
+    kinds = "+".join(event.kind for event in decided.events)
+    after = apply_all(effect, decided.events)
+    left = f">{after.state}" if kinds and after else ""
+    return kinds + left + ("=" if decided.recorded is not None else "") or "."
+
+
+def cells() -> Iterator[tuple[tuple[str, str, str], e.Effect | None, e.EffectCommand, e.Standing]]:
+    """Every cell: its name, the effect, the command, who asks."""
+    for command, make in COMMANDS.items():
+        for state, build in STATES.items():
+            effect = build().effect
+            for asker, (standing, changes) in standings(command).items():
+                made = make(effect)
+                yield (command, state, asker), effect, replace(made, **changes) if changes else made, standing

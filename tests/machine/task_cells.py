@@ -1,0 +1,289 @@
+"""The states and commands whose product is the table of task cells. States are reached by commands only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from semel.machine import effects as e
+from semel.machine import journal as j
+from semel.machine import tasks as t
+from semel.model import Refusal
+
+K1, K2, SHARED = "sml_1", "sml_2", "sml_shared"
+NOW = 1_000_000
+HOUR = 3_600_000
+
+
+class TaskBench:
+    """One task and the tenant-scoped keys that it has joined, moved by commands that must be accepted."""
+
+    def __init__(self, **enqueued: Any) -> None:
+        self.task = t.apply(t.Task(), j.Enqueued("t1", "bill", "inv_1", {}, **{"due": NOW, **enqueued}), NOW)
+        self.shared: dict[str, t.Key] = {}
+        self.at = NOW
+
+    def do(self, *commands: t.Command) -> TaskBench:
+        """Decide and apply, one after the other. A refusal here is a mistake in a builder."""
+        for command in commands:
+            decided = t.decide(self.task, command, self.shared)
+            assert not isinstance(decided, Refusal), (command, decided)
+            self.at += 1
+            self.task = after(self.task, decided.events, self.at)
+        return self
+
+    def with_key(self, key: t.Key) -> TaskBench:
+        """Join a tenant-scoped key that stands so."""
+        self.shared[SHARED] = key
+        return self.do(t.Join(self.token, SHARED, "mail"))
+
+    @property
+    def token(self) -> int:
+        return self.task.token
+
+    def intend(self, key: str = K1, **changes: Any) -> e.Intend:
+        """A call of this attempt."""
+        task = self.task
+        return replace(e.Intend(key, "charge", {}, "d", "m", "t1", task.attempt, task.token, task.session), **changes)
+
+
+def after(task: t.Task, events: Iterable[j.Happened], at: int = NOW) -> t.Task:
+    """The task after these events."""
+    for event in events:
+        task = t.apply(task, event, at)
+    return task
+
+
+def claim(session: str = "s1", **changes: Any) -> t.Claim:
+    return replace(t.Claim(session, 1, NOW, max_attempts=3, max_crashes=3, backoff_ms=1000), **changes)
+
+
+def fail(bench: TaskBench, **changes: Any) -> t.Fail:
+    return replace(t.Fail(bench.token, "ValueError: no", NOW), **changes)
+
+
+# --- tenant-scoped keys -----------------------------------------------------------------------------------------------
+
+
+def key_after(*events: j.OfEffect) -> t.Key:
+    """A tenant-scoped key with this history."""
+    key = t.Key()
+    for event in events:
+        key = t.apply_key(key, event, NOW)
+    return key
+
+
+def key_submitted(task: str = "t9", attempt: int = 1, session: str = "s9") -> t.Key:
+    return key_after(j.Intended(SHARED, 1, "mail", task, attempt, 1, session, {}, "d", "m"))
+
+
+def key_unknown(task: str = "t9", attempt: int = 1, session: str = "s9") -> t.Key:
+    return t.apply_key(key_submitted(task, attempt, session), j.Lost(SHARED, 1, "no answer", ended=True), NOW)
+
+
+def key_confirmed(task: str = "t9") -> t.Key:
+    return t.apply_key(key_submitted(task), j.Confirmed(SHARED, 1, "msg-1"), NOW)
+
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+def queued() -> TaskBench:
+    return TaskBench()
+
+
+def queued_later() -> TaskBench:
+    return TaskBench(due=NOW + HOUR)
+
+
+def leased() -> TaskBench:
+    return queued().do(claim())
+
+
+def leased_stepped() -> TaskBench:
+    bench = leased()
+    return bench.do(t.Step(bench.token, "draft:d1:1", "draft", "text"))
+
+
+def leased_suspended() -> TaskBench:
+    bench = leased()
+    return bench.do(t.Suspend(bench.token, "a person must look", K1))
+
+
+def leased_submitted() -> TaskBench:
+    bench = leased()
+    return bench.do(bench.intend())
+
+
+def leased_unknown() -> TaskBench:
+    bench = leased_submitted()
+    return bench.do(e.Lose(K1, 1, bench.token, "no answer", ended=False))
+
+
+def leased_two() -> TaskBench:
+    """One effect unknown, another in flight."""
+    bench = leased()
+    bench.do(bench.intend(K1), bench.intend(K2))
+    return bench.do(e.Lose(K1, 1, bench.token, "ReadTimeout", ended=True))
+
+
+def leased_cancelled() -> TaskBench:
+    return leased().do(t.Cancel("by alice", NOW))
+
+
+def leased_cancelled_unknown() -> TaskBench:
+    return leased_unknown().do(t.Cancel("by alice", NOW))
+
+
+def leased_last_try() -> TaskBench:
+    bench = leased()
+    for _ in range(2):
+        bench.do(fail(bench), claim(at=NOW + HOUR))
+    return bench
+
+
+def leased_last_try_submitted() -> TaskBench:
+    bench = leased_last_try()
+    return bench.do(bench.intend())
+
+
+def leased_alone() -> TaskBench:
+    """It has crashed so often that it runs alone, for the last time."""
+    bench = leased()
+    for _ in range(2):
+        bench.do(t.LoseLease("s1", "dead", NOW), claim(at=NOW + HOUR))
+    return bench
+
+
+def leased_alone_submitted() -> TaskBench:
+    bench = leased_alone()
+    return bench.do(bench.intend())
+
+
+def leased_reconciling() -> TaskBench:
+    """Dead-lettered for crashes, with an effect unknown: the reconcile-only attempt."""
+    return leased_alone_submitted().do(t.LoseLease("s1", "dead", NOW), claim())
+
+
+def leased_worn() -> TaskBench:
+    """Reconciling has killed its worker, too."""
+    return leased_reconciling().do(t.LoseLease("s1", "dead", NOW), claim())
+
+
+def leased_shared_in_flight() -> TaskBench:
+    return leased().with_key(key_submitted())
+
+
+def leased_shared_unknown() -> TaskBench:
+    return leased().with_key(key_unknown())
+
+
+def leased_shared_done() -> TaskBench:
+    return leased().with_key(key_confirmed())
+
+
+def queued_unknown() -> TaskBench:
+    return leased_submitted().do(t.LoseLease("s1", "watched", NOW))
+
+
+def queued_ending() -> TaskBench:
+    return queued_unknown().do(t.Cancel("by alice", NOW))
+
+
+def queued_ending_shared() -> TaskBench:
+    bench = leased_shared_unknown()
+    return bench.do(t.Park(bench.token, "waiting", NOW), t.Cancel("by alice", NOW))
+
+
+def blocked() -> TaskBench:
+    bench = leased()
+    return bench.do(t.Block(bench.token, "the code has changed"))
+
+
+def blocked_unknown() -> TaskBench:
+    bench = leased_unknown()
+    return bench.do(t.Block(bench.token, "nobody but a person can tell", K1))
+
+
+def blocked_ending() -> TaskBench:
+    """Cancelled while it waited for a person; the reconcile-only attempt came to the same person."""
+    bench = blocked_unknown().do(t.Cancel("by alice", NOW), claim())
+    return bench.do(t.Block(bench.token, "nobody but a person can tell", K1))
+
+
+def acknowledged() -> TaskBench:
+    bench = leased_stepped()
+    return bench.do(t.Finish(bench.token, "sent"))
+
+
+def cancelled() -> TaskBench:
+    return queued().do(t.Cancel("by alice", NOW))
+
+
+def dead_lettered() -> TaskBench:
+    bench = leased_last_try()
+    return bench.do(fail(bench))
+
+
+STATES: dict[str, Callable[[], TaskBench]] = {
+    build.__name__: build
+    for build in (
+        queued, queued_later, queued_unknown, queued_ending, queued_ending_shared, leased, leased_stepped, leased_suspended,
+        leased_submitted, leased_unknown, leased_two, leased_cancelled, leased_cancelled_unknown, leased_last_try,
+        leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
+        leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
+        acknowledged, cancelled, dead_lettered,
+    )
+}  # fmt: skip
+
+# A command, as whoever holds that token would give it.
+COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
+    "claim": lambda _: claim(),
+    "claim_direct": lambda _: claim(direct=True),
+    "finish": lambda token: t.Finish(token, "sent"),
+    "fail": lambda token: t.Fail(token, "ValueError: no", NOW),
+    "fail_fatal": lambda token: t.Fail(token, "Misuse: no", NOW, fatal=True),
+    "park": lambda token: t.Park(token, "waiting", NOW + 1),
+    "suspend": lambda token: t.Suspend(token, "a person must look", K1),
+    "block": lambda token: t.Block(token, "a person must look", K1),
+    "conclude": lambda token: t.Conclude(token),
+    "step": lambda token: t.Step(token, "draft:d1:1", "draft", "text"),
+    "join": lambda token: t.Join(token, SHARED, "mail"),
+    "decline": lambda token: t.Decline(token, K2, "mail", "limit_reached", {}),
+    "unblock": lambda _: t.Unblock("by alice", NOW),
+    "lose_lease": lambda _: t.LoseLease("s1", "watched", NOW),
+    "lose_lease_dead": lambda _: t.LoseLease("s1", "dead", NOW),
+    "lose_lease_left": lambda _: t.LoseLease("s1", "left", NOW),
+    "lose_lease_other": lambda _: t.LoseLease("s9", "dead", NOW),
+    "cancel": lambda _: t.Cancel("by alice", NOW),
+    "replay": lambda _: t.Replay("by alice", NOW),
+    "replay_from_step": lambda _: t.Replay("by alice", NOW, "draft"),
+    "replay_from_unknown_step": lambda _: t.Replay("by alice", NOW, "sign"),
+}
+
+
+def askers(command: str) -> dict[str, Callable[[t.Task], int]]:
+    """Who asks: the holder of the token, or of an older one; a command without a token is anybody's."""
+    if "token" not in type(COMMANDS[command](0)).__dataclass_fields__:
+        return {"anybody": lambda _: 0}
+    return {"holder": lambda task: task.token, "stale": lambda task: task.token - 1}
+
+
+def outcome(task: t.Task, decided: e.Decision | Refusal) -> str:
+    """What stands in a cell: the kinds of the events, and what they leave of delivery and execution."""
+    if isinstance(decided, Refusal):
+        return f"!{decided.code}"
+    if not decided.events:
+        return "."
+    left = after(task, decided.events)
+    return "+".join(event.kind for event in decided.events) + f">{left.delivery}/{left.execution}"
+
+
+def cells() -> Iterator[tuple[tuple[str, str, str], TaskBench, t.TaskCommand]]:
+    """Every cell: its name, the task, the command."""
+    for command, make in COMMANDS.items():
+        for state, build in STATES.items():
+            for asker, token in askers(command).items():
+                bench = build()
+                yield (command, state, asker), bench, make(token(bench.task))

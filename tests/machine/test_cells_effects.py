@@ -1,0 +1,136 @@
+"""Every cell of effect state x command x who asks stands in cells/effects.txt, as a change or as a named refusal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import get_args
+
+import effect_cells as c
+import pytest
+from machine_cells import read_table
+
+from semel.machine import effects as e
+from semel.model import Code, EffectState, Refusal
+
+TABLE = read_table("effects.txt")
+DECIDED = {name: (effect, command, e.decide(effect, command, standing)) for name, effect, command, standing in c.cells()}
+
+
+@pytest.mark.parametrize("command", c.COMMANDS)
+def test_each_cell_is_what_the_table_says(command: str) -> None:
+    found = {name: c.outcome(effect, decided) for name, (effect, _, decided) in DECIDED.items() if name[0] == command}
+    assert found == {name: outcome for name, outcome in TABLE.items() if name[0] == command}
+
+
+def test_no_cell_is_left_out_and_none_is_made_up() -> None:
+    assert set(TABLE) == set(DECIDED)
+
+
+def test_every_command_of_the_machine_has_its_cells() -> None:
+    assert {type(command) for _, command, _ in DECIDED.values()} == set(get_args(e.EffectCommand))
+
+
+# What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
+DECIDING: dict[type, set[str]] = {
+    e.Intend: {"digest", "material", "again", "said", "limit", "per_task"},
+    e.Confirm: {"n", "token"},
+    e.Disprove: {"n", "token"},
+    e.Lose: {"n", "token", "ended"},
+    e.MarkUnfenced: {"n", "why"},
+    e.NoteSenderGone: {"session", "dead"},
+    e.Settle: {"verdict", "how", "waited_ms", "seen"},
+    e.Credit: {"n"},
+    e.Answer: {"verdict", "seen", "stopped"},
+}
+WRITTEN_DOWN: dict[type, set[str]] = {
+    e.Intend: {"name", "args", "task", "attempt", "token", "session", "occurrence", "generation", "recovery", "timeout_ms",
+               "unfenced"},
+    e.Confirm: {"result", "unrecorded", "how"},
+    e.Disprove: {"reason", "final", "detail"},
+    e.Lose: {"why"},
+    e.MarkUnfenced: {"token"},
+    e.NoteSenderGone: set(),
+    e.Settle: {"token", "result", "reason", "settle_ms"},
+    e.Credit: {"token"},
+    e.Answer: {"by", "result", "reason"},
+}  # fmt: skip
+
+
+def test_every_field_that_decides_is_varied_in_the_table() -> None:
+    """A new field of a command belongs to one of the two lists; if it decides, the table must show what it decides."""
+    for kind in get_args(e.EffectCommand):
+        assert {field.name for field in fields(kind)} == DECIDING[kind] | WRITTEN_DOWN[kind] | {"key"}, kind.__name__
+        made = [command for _, command, _ in DECIDED.values() if type(command) is kind]
+        for name in DECIDING[kind]:
+            assert len({getattr(command, name) for command in made}) > 1, f"{kind.__name__}.{name}"
+
+
+def test_every_fact_on_record_makes_a_state() -> None:
+    """A new fact on an effect or on a submission is decided only once a state that has it stands in the table."""
+    identity = {"key", "name", "args", "digest", "material", "occurrence", "generation", "recovery"}
+    effects = [effect for effect in (build().effect for build in c.STATES.values()) if effect]
+    for field in fields(e.Effect):
+        if field.name not in identity:
+            assert len({repr(getattr(effect, field.name)) for effect in effects}) > 1, field.name
+    for field in fields(e.Sent):
+        if field.name not in {"task"}:
+            assert len({getattr(sent, field.name) for effect in effects for sent in effect.sent}) > 1, field.name
+
+
+def test_every_state_of_the_ledger_and_every_standing_has_its_cells() -> None:
+    states = {effect.state for effect, _, _ in DECIDED.values() if effect}
+    assert states == set(EffectState)
+    for field in fields(e.Standing):
+        assert len({getattr(standing, field.name) for standing, _ in c.INTEND_STANDINGS.values()}) > 1, field.name
+
+
+def test_every_verdict_is_settled_and_answered() -> None:
+    verdicts = {"confirmed", "not_found", "conflict", "unavailable"}
+    for kind in (e.Settle, e.Answer):
+        assert {command.verdict for _, command, _ in DECIDED.values() if isinstance(command, kind)} == verdicts
+
+
+def test_a_refusal_is_named_and_says_why() -> None:
+    for name, (_, _, decided) in DECIDED.items():
+        if isinstance(decided, Refusal):
+            assert decided.code in Code and len(decided.message) > 10, name
+
+
+def test_no_cell_unsays_what_is_on_record() -> None:
+    """Whatever is decided: a submission is never opened again, and what is known of a sender, or confirmed, stays known."""
+    for name, (before, _, decided) in DECIDED.items():
+        if before is None or isinstance(decided, Refusal):
+            continue
+        after = c.apply_all(before, decided.events)
+        assert after is not None
+        assert (after.confirmed or not before.confirmed) and after.version == before.version + len(decided.events), name
+        assert after.evidence[: len(before.evidence)] == before.evidence, name
+        for was, now in zip(before.sent, after.sent, strict=False):
+            assert was.open or not now.open, name
+            assert all(getattr(now, fact) for fact in ("lost", "ended", "fenced", "dead", "unfenced") if getattr(was, fact)), name
+            assert (now.n, now.task, now.attempt, now.token, now.at) == (was.n, was.task, was.attempt, was.token, was.at), name
+
+
+def test_no_cell_submits_what_may_have_happened() -> None:
+    """A submission is opened only on what is clean, or, as a resubmission, on what is unknown; never on evidence of success."""
+    for name, (before, command, decided) in DECIDED.items():
+        if isinstance(decided, Refusal) or not any(event.kind == "intended" for event in decided.events):
+            continue
+        assert isinstance(command, e.Intend)
+        if before is not None:
+            clean = before.state is EffectState.NOT_ATTEMPTED and not before.open
+            unknown = before.state is EffectState.AMBIGUOUS and command.again
+            assert (clean or unknown) and before.told is None and not before.confirmed, name
+
+
+def test_only_an_open_submission_is_closed_by_its_own_outcome() -> None:
+    """R1: an event about submission n changes submission n alone, unless the whole effect is confirmed or found."""
+    for name, (before, _, decided) in DECIDED.items():
+        if before is None or isinstance(decided, Refusal):
+            continue
+        for event in decided.events:
+            if event.kind in ("disproved", "lost", "late", "unfenced"):
+                after = c.apply_all(before, (event,))
+                assert after is not None
+                others = [(was, now) for was, now in zip(before.sent, after.sent, strict=True) if was.n != event.n]  # type: ignore[attr-defined]
+                assert all(was == now for was, now in others), name
