@@ -272,9 +272,10 @@ class Worker:
         await asyncio.to_thread(self._flush, 10.0)
 
     def _flush(self, seconds: float) -> None:
-        """Let outcomes land. Twice: one whose stream had moved on is decided again, and stands behind the first barrier."""
+        """Let outcomes land: one whose stream had moved on is decided again behind the first barrier, what follows from
+        it behind the second."""
         with contextlib.suppress(StoreUnavailable):
-            for _ in range(2):
+            for _ in range(3):
                 self._runtime.desk.writer.barrier().wait(seconds)
 
     async def _give_back(self, taken: ClaimedTask) -> None:

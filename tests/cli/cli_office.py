@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
 COLOUR = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "NO_COLOR")
 FILL = """
+from datetime import datetime, timedelta, timezone
 import clerk
 for invoice in ("inv_1", "inv_cut"):
     clerk.bill.enqueue(invoice)
@@ -28,6 +29,8 @@ clerk.reword.enqueue("inv_r")
 clerk.repeat.enqueue("inv_p")
 clerk.signed.enqueue("inv_g")
 clerk.count.using(tenant="acme", key="inv_acme").enqueue(1, "\\x1b[31mred\\x1b[0m\\n\\u202etext")
+tomorrow = datetime.now(timezone.utc) + timedelta(days=1)
+clerk.count.using(tenant="acme", key="inv_later", run_at=tomorrow).enqueue(2)
 clerk.app.close()
 """
 
@@ -71,7 +74,9 @@ class Office:
 
     def look(self, *args: str, code: int = 0) -> Result:
         """Run one command in this process, which is quicker; `code`: the exit code that it must have."""
-        done = CliRunner().invoke(main.cli, args, env={**dict.fromkeys(COLOUR), "SEMEL_STORE": self.url, "COLUMNS": "80"})
+        env = {**dict.fromkeys(COLOUR), "SEMEL_STORE": self.url, "COLUMNS": "80", "CLERK_WORLD": str(self.folder / "world")}
+        sys.modules.pop("clerk", None)  # it takes its store from the environment when it is imported
+        done = CliRunner().invoke(main.cli, args, env=env)
         assert done.exit_code == code, f"semel {args}: {done.exit_code}\n{done.output}\n{done.exception!r}"
         return done
 
@@ -106,6 +111,12 @@ class Office:
             [sys.executable, "-m", "semel", *args], env=self.env, cwd=self.folder, stdout=log, stderr=log, text=True
         )
         log.close()
+        self.started.append(process)
+        return process
+
+    def start_python(self, program: str) -> subprocess.Popen[str]:
+        """Start a program; it is ended with the test, at the latest."""
+        process = subprocess.Popen([sys.executable, "-c", program], env=self.env, cwd=self.folder, text=True)
         self.started.append(process)
         return process
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_office import FILL, Office
+from cli_office import FILL, HERE, Office
+
+sys.path.append(str(HERE / "apps"))
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +18,7 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Office:
     """A store after a day's work. Not to be changed."""
     office = Office(tmp_path_factory.mktemp("office"))
     office.python(FILL)
-    office.semel("worker", "clerk:app", "--until-idle")
+    office.semel("worker", "clerk:app", "--until-idle", "--concurrency", "1")
     return office
 
 

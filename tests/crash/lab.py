@@ -305,12 +305,22 @@ class Lab:
                 rows = store.rows(tenant, stream)
                 assert journal.broken(rows) is None, (stream, journal.broken(rows))
                 if rows[0].kind == journal.Enqueued.kind:
-                    task = tasks.fold(rows)
+                    task = self.one_unknown_at_a_time(rows)
                     tables = projection.of_task(tenant, None, task, list(task.effects))
                 else:
                     tables = projection.of_key(tenant, stream, tasks.Key(), tasks.fold_key(rows))
                 assert store.holds(tables) == []
             after = page[-1]
+
+    def one_unknown_at_a_time(self, rows: list[journal.Row]) -> tasks.Task:
+        """The invariant, at every row: while an effect of a task is unknown, the task intends no other. The last state."""
+        task = tasks.Task()
+        for row in rows:
+            event = journal.event_of(row.kind, row.body)
+            if isinstance(event, journal.Intended):
+                assert task.unknown <= {event.key}, f"row {row.seq} intends {event.key} while {task.unknown} is unknown"
+            task = tasks.apply(task, event, row.at)
+        return task
 
     # --- telling ---
 

@@ -107,7 +107,7 @@ def test_two_wordings_in_parallel(lab: Lab) -> None:
     """The one that comes second waits, and is then judged as recorded (R9)."""
     lab.worker("parallel")
     ref = lab.enqueue("two_voices", "r1", ref="r1")
-    done = lab.acts("mail") or lab.result(ref)
+    done = lab.result(ref)
     (act,) = lab.acts("mail")
     assert sorted(done) == sorted([act.id, f"already_done {act.id}"])
     lab.proved(ref, acts={"mail": 1})
@@ -127,3 +127,32 @@ def test_a_swallowed_error_after_an_unknown_starts_no_second_effect(lab: Lab, ki
     lab.person(ref)
     assert lab.result(ref) == f"{lab.acts('publish')[0].id} {lab.acts('mail')[0].id}"
     lab.proved(ref, acts={"publish": 1, "mail": 1})
+
+
+def test_a_person_answers_while_the_handler_still_lingers(lab: Lab) -> None:
+    """The answer comes before the task is blocked: it must not wait for a second one, which nobody could give."""
+    lab.provider.fault("cut_after", action="publish")
+    lab.arm("swallowed")
+    lab.worker("swallow")
+    ref = lab.enqueue("swallows_everything", "r1", ref="r1")
+    lab.arrived("swallowed")
+    effect = lab.unknown(ref)
+    lab.app.review.resolve(effect.key, semel.Confirmed(lab.acts("publish")[0].id), by="alice", seen=effect.version)
+    lab.open("swallowed")
+    assert lab.result(ref) == f"{lab.acts('publish')[0].id} {lab.acts('mail')[0].id}"
+    assert [line for _, line in lab.diary()] == ["swallowed Suspended", "second: Suspended"]
+    lab.proved(ref, acts={"publish": 1, "mail": 1})
+
+
+@pytest.mark.parametrize("fault", ["cut_after", "cut_before"])
+def test_another_tool_in_parallel_waits_while_one_is_unknown(lab: Lab, fault: str) -> None:
+    """A branch of the handler that starts a second effect meanwhile is refused, and comes again later (the invariant)."""
+    lab.provider.fault(fault, action="mail")
+    lab.provider.fault("error_before", action="mail", asks=True, times=2)
+    lab.worker("parallel")
+    ref = lab.enqueue("two_tools", "r1", ref="r1")
+    until("the first is unknown", lambda: lab.events(ref, "lost"))
+    lab.open("second")
+    assert lab.result(ref) == [lab.acts("mail")[0].id, lab.acts("charge")[0].id]
+    assert lab.acts("mail")[0].at < lab.acts("charge")[0].at
+    lab.proved(ref, acts={"mail": 1, "charge": 1})

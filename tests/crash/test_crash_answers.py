@@ -82,6 +82,17 @@ def test_a_sync_call_outlives_its_timeout_and_not_found_is_not_believed(lab: Lab
     lab.proved(ref, acts={"slow": 1})
 
 
+def test_an_opaque_call_answers_after_its_timeout(lab: Lab) -> None:
+    """A person was asked; but then the answer itself comes in, and is the better evidence (R2)."""
+    lab.provider.fault("late", action="slow", seconds=1.8)
+    lab.worker("slow")
+    ref = lab.enqueue("slow_opaque_work", "r1", ref="r1")
+    until("a person is asked", lambda: lab.events(ref, "blocked"))
+    assert lab.result(ref) == lab.acts("slow")[0].id
+    assert lab.events(ref, "lost")[0].body["ended"] is False
+    lab.proved(ref, acts={"slow": 1})
+
+
 def test_a_sync_call_outlives_its_timeout_by_a_ttl(make_lab: Callable[..., Lab]) -> None:
     """The beats stop, the kernel ends the worker; and the request that it left behind still acts once."""
     lab = make_lab(CRASH_SETTLE="5")

@@ -19,11 +19,6 @@ def is_gone(pid: int) -> bool:
     return text[text.rindex(")") + 2] in "ZX"
 
 
-def child_of(lab: Lab) -> int:
-    """Wait for the first child; its pid."""
-    return until("the child is there", lambda: [pid for pid, line in lab.diary() if line == "child"])[0]
-
-
 def goes_to_a_person(lab: Lab, ref: semel.Ref[str]) -> semel.EffectView:
     """It is on record that a child was made, so nothing found is not believed (R4)."""
     lab.wait(ref, semel.Delivery.BLOCKED)
@@ -35,14 +30,16 @@ def goes_to_a_person(lab: Lab, ref: semel.Ref[str]) -> semel.EffectView:
 
 
 def test_under_the_supervisor_the_child_dies_with_its_worker(lab: Lab) -> None:
+    lab.arm("child")
     supervisor = lab.worker("child", script="run_supervisor.py")
     ref = lab.enqueue("browse_work", "r1", ref="r1")
-    child = child_of(lab)
-    worker = until("the worker's pid is known", lambda: lab.sessions())[0]
-    assert worker != supervisor.pid
+    child = lab.arrived("child")
+    (worker,) = lab.sessions()
+    assert worker not in (supervisor.pid, child)
     lab.kill_pid(worker)
+    until("the child is dead too", lambda: is_gone(child))
+    lab.open("child")
     effect = goes_to_a_person(lab, ref)
-    assert is_gone(child)
     assert lab.acts("browse") == []
     lab.app.review.resolve(effect.key, semel.NotFound(), by="alice", seen=effect.version, process_stopped=True)
     assert lab.result(ref) == lab.acts("browse")[0].id
@@ -52,12 +49,15 @@ def test_under_the_supervisor_the_child_dies_with_its_worker(lab: Lab) -> None:
 
 def test_without_a_supervisor_the_child_acts_on_and_a_person_is_asked(lab: Lab) -> None:
     """The control: nothing ends the child, and so the record must say that it may act."""
+    lab.arm("child")
     worker = lab.worker("child")
     ref = lab.enqueue("browse_work", "r1", ref="r1")
-    child = child_of(lab)
+    child = lab.arrived("child")
     worker.kill()
     lab.worker("child")
     goes_to_a_person(lab, ref)
+    assert not is_gone(child)
+    lab.open("child")
     until("the child has acted", lambda: lab.acts("browse"))
     assert lab.acts("browse")[0].pid == child
     lab.person(ref)

@@ -54,9 +54,26 @@ def test_frozen_before_the_call_without_the_watchdog_goes_to_a_person(make_lab: 
     first.wake()  # as was feared: it acts
     until("the first has acted", lambda: lab.acts("mail"))
     assert lab.acts("mail")[0].pid == first.pid
-    until("its answer is evidence", lambda: lab.events(ref, "late"))
-    lab.person(ref)
-    assert lab.result(ref) == lab.acts("mail")[0].id
+    until("its answer is evidence, or it died of being fenced", lambda: not first.alive)
+    assert lab.settle(ref) == lab.acts("mail")[0].id
+    lab.proved(ref, acts={"mail": 1})
+
+
+def test_frozen_without_the_watchdog_and_a_person_says_that_it_has_stopped(make_lab: Callable[..., Lab]) -> None:
+    """The person ends the process, gives their word, and the work goes on."""
+    lab = make_lab(CRASH_WATCHDOG="never")
+    lab.arm("before.mail.1")
+    first = lab.worker()
+    ref = lab.enqueue("async_work", "r1", action="mail", ref="r1")
+    lab.arrived("before.mail.1")
+    first.freeze()
+    lab.open("before.mail.1")
+    second = lab.worker()
+    lab.wait(ref, semel.Delivery.BLOCKED)
+    first.kill()
+    assert lab.person(ref, stopped=True) == "not_found"
+    lab.result(ref)
+    assert [act.pid for act in lab.acts()] == [second.pid]
     lab.proved(ref, acts={"mail": 1})
 
 

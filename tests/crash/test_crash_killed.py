@@ -39,6 +39,10 @@ def test_killed_before_the_call(lab: Lab, action: str, kind: str) -> None:
     first.kill()
     goes_on(lab, ref, action)
     assert lab.requests_of(first.pid) == 0
+    told = [event.kind for event in lab.events(ref)]
+    assert told[:6] == ["enqueued", "claimed", "intended", "lost", "lease_lost", "claimed"], (
+        "lost in the change that ends it (R2)"
+    )
 
 
 @pytest.mark.parametrize("fault", ["late", "hang"], ids=["acted", "not_acted"])

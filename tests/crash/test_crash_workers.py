@@ -29,8 +29,9 @@ def test_duplicate_enqueue_from_eight_processes_at_once(lab: Lab, workers: int) 
     lab.proved(ref, acts={"mail": 1})
 
 
-def test_sigterm_drains_and_leaves_the_rest(lab: Lab) -> None:
+def test_sigterm_drains_and_leaves_the_rest(make_lab: Callable[..., Lab]) -> None:
     """What runs is finished; what waits is not claimed any more; another worker does it."""
+    lab = make_lab(CRASH_LEASE="10")
     lab.arm("before.mail.1")
     first = lab.worker(concurrency=1)
     running = lab.enqueue("async_work", "r0", action="mail", ref="r0")
@@ -51,7 +52,7 @@ def test_sigterm_drains_and_leaves_the_rest(lab: Lab) -> None:
 @pytest.mark.parametrize(("action", "kind"), [("mail", "sync_work"), ("publish", "sync_work"), ("mail", "async_work")])
 def test_sigterm_gives_back_what_it_cannot_finish(make_lab: Callable[..., Lab], action: str, kind: str) -> None:
     """The grace is over and the code still runs: the task goes back, what was submitted is unknown."""
-    lab = make_lab(CRASH_GRACE="0.5")
+    lab = make_lab(CRASH_GRACE="0.5", CRASH_LEASE="10")
     lab.arm(f"before.{action}.1")
     first = lab.worker()
     ref = lab.enqueue(kind, "r1", action=action, ref="r1")
@@ -68,8 +69,9 @@ def test_sigterm_gives_back_what_it_cannot_finish(make_lab: Callable[..., Lab], 
 
 
 @pytest.mark.parametrize(("action", "kind"), [("mail", "async_work"), ("charge", "sync_work")])
-def test_a_second_sigterm_stops_at_once(lab: Lab, action: str, kind: str) -> None:
+def test_a_second_sigterm_stops_at_once(make_lab: Callable[..., Lab], action: str, kind: str) -> None:
     """Nothing is waited for, and the task goes on elsewhere."""
+    lab = make_lab(CRASH_LEASE="10")
     lab.provider.fault("late", action=action, seconds=30)
     first = lab.worker()
     ref = lab.enqueue(kind, "r1", action=action, ref="r1")

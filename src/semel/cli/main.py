@@ -166,7 +166,10 @@ def demo(
         typer.Option("--seconds", min=1, metavar="S", help="At most so long.", show_default=False),
     ] = None,
 ) -> None:
-    """See it: an agent at work while its workers are killed and frozen, counted at the provider."""
+    """An agent at work while its workers are killed and frozen.
+
+    What really happened is counted at the provider.
+    """
     try:
         module = importlib.import_module("semel.cli.demo")
     except ModuleNotFoundError as error:
@@ -218,7 +221,10 @@ def show_task(
 def tell_why(
     what: AnyArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
 ) -> None:
-    """The story of a task or an effect in plain sentences, from the journal. The verdict comes first."""
+    """The story of a task or an effect, in plain sentences.
+
+    It is told from the journal; the verdict comes first.
+    """
     with opened(store, tenant) as app:
         desk = app.runtime.desk
         told = why.story(desk, reach.find(desk.store, what, tenant))
@@ -236,7 +242,10 @@ def unknown(
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
-    """The unknown-work queue: effects that may or may not have happened, oldest first, and what each needs."""
+    """Effects that may or may not have happened, and what each needs.
+
+    The unknown-work queue, oldest first.
+    """
     with opened(store, tenant, all_tenants) as app:
         desk = app.runtime.desk
         found = show.unknowns(desk, None if all_tenants else tenant, limit)
@@ -254,7 +263,7 @@ def dead(
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
-    """Dead letters: tasks that were given up, why, and what their effects came to."""
+    """Dead letters: why they were given up, and what their effects did."""
     with opened(store, tenant, all_tenants) as app:
         found = show.dead_letters(app, None if all_tenants else tenant, limit)
         if as_json:
@@ -265,9 +274,12 @@ def dead(
 
 @cli.command("verify", rich_help_panel=LOOK)
 def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
-    """Prove that the journal is whole and that the tables are what it says, of every tenant. Exit code 1 if not."""
-    with opened(store, "default") as app:
-        report = verify.verify(app.runtime.desk.store)
+    """Prove that the journal is whole and the tables are what it says.
+
+    Of every tenant. The exit code is 1 if anything is wrong.
+    """
+    with opened(store, "default") as app, output.progress("streams checked") as looked:
+        report = verify.verify(app.runtime.desk.store, looked)
     if as_json:
         output.emit(verify.as_data(report))
     else:
@@ -311,7 +323,10 @@ def resolve(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Settle an unknown effect, as a person who has looked. It is refused if the effect has moved on."""
+    """Settle an unknown effect, as a person who has looked.
+
+    It is refused if the effect has moved on since it was shown.
+    """
     verdict, name = decide.verdict_of(confirmed, not_found, conflict), decide.who(by)
     with opened(store, tenant) if target is None else reach.closing(reach.load_app(target)) as app:
         desk = app.runtime.desk
@@ -335,7 +350,10 @@ def cancel(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """The task starts nothing more. What is under way or unknown is settled first."""
+    """End a task: it starts nothing more.
+
+    What is under way or unknown is settled first.
+    """
     name = decide.who(by)
     with opened(store, tenant) as app:
         desk = app.runtime.desk
@@ -368,7 +386,10 @@ def replay(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Run an ended task again: same task, same keys. Effects on record are returned, never repeated."""
+    """Run an ended task again: same task, same keys.
+
+    Effects on record are returned, never repeated.
+    """
     name = decide.who(by)
     with opened(store, tenant) as app:
         desk = app.runtime.desk

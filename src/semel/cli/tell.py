@@ -266,9 +266,10 @@ def _intended(t: Teller, row: Row, x: j.Intended, name: str, past: Past) -> tupl
 
 
 def _confirmed(t: Teller, row: Row, x: j.Confirmed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    which = f" (submission {x.n})" if x.n > 1 else ""
     text = {
-        "returned": f"{name} returned: it happened.",
-        "already_done": f"{name} found that it exists already, under its own key: it happened.",
+        "returned": f"{name} returned{which}: it happened.",
+        "already_done": f"{name} found{which} that it exists already, under its own key: it happened.",
         "evidence": f"What came in late about submission {x.n} of {name} is believed: it happened.",
     }.get(x.how, f"{name} happened ({x.how}).")
     if x.unrecorded:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,12 +20,12 @@ from semel.store.contract import Store
 PAGE = 1000
 TABLES = ("task", "ready", "inflight", "effect", "unknown")
 AGAIN = 20  # how often a stream is read again that is written while it is checked
-PASSES = 3  # how often everything is, if only the numbers of rows differ and others write
+PASSES, PATIENCE_SECONDS = 3, 10.0  # everything is checked again, if only the numbers of rows differ and others write
 SHOWN = 20
 
 
 class Wrong(NamedTuple):
-    """One thing that is wrong. what: chain, fold, table, key or size."""
+    """One thing that is wrong. what: read, chain, fold, table, key or size."""
 
     tenant: str
     stream: str
@@ -51,13 +52,17 @@ class Expected(NamedTuple):
     key: tuple[str, str, str] | None
 
 
-def verify(store: Store) -> Report:
-    """Check everything. What others write meanwhile is read again, so that a store at work is not called broken."""
+def verify(store: Store, looked: Callable[[int, int], None] = lambda n, of: None) -> Report:
+    """Check everything. What others write meanwhile is read again, so that a store at work is not called broken.
+
+    looked: told, stream by stream, how many have been checked, and of how many.
+    """
+    began = time.monotonic()
     for _ in range(PASSES):
         before = store.changed()
-        report = _pass(store)
+        report = _pass(store, looked)
         quiet = store.changed() == before
-        if report.want == report.found or quiet:
+        if report.want == report.found or quiet or time.monotonic() - began > PATIENCE_SECONDS:
             break
     if report.want != report.found:
         if quiet:
@@ -67,11 +72,13 @@ def verify(store: Store) -> Report:
     return report
 
 
-def _pass(store: Store) -> Report:
+def _pass(store: Store, looked: Callable[[int, int], None]) -> Report:
     report = Report()
-    for tenant, stream in _streams(store):
+    streams = list(_streams(store))  # as they are now: a store at work may grow as fast as it is checked
+    for tenant, stream in streams:
         rows, expected, wrong = check(store, tenant, stream)
         report.streams += 1
+        looked(report.streams, len(streams))
         report.rows += len(rows)
         report.wrong += wrong
         if expected is not None:
@@ -100,7 +107,10 @@ def _count(want: dict[str, int], tables: Tables) -> None:
 def check(store: Store, tenant: str, stream: str) -> tuple[list[Row], Expected | None, list[Wrong]]:
     """One stream's rows, what the tables must hold of it, and what is wrong."""
     for _ in range(AGAIN):
-        rows = store.rows(tenant, stream)
+        try:
+            rows = store.rows(tenant, stream)
+        except Exception as error:  # a damaged page, or what is no text: the other streams are checked all the same
+            return [], None, [Wrong(tenant, stream, "read", f"its rows cannot be read: {type(error).__name__}: {error}")]
         expected, wrong = _check(store, tenant, stream, rows)
         if not wrong or store.head(tenant, stream).seq == rows[-1].seq:
             break

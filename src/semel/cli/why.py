@@ -75,7 +75,7 @@ def verdict_of(x: e.Effect, past: Past, name: str, now: int) -> str:
     """An effect's verdict: its state, two spaces, a sentence."""
     word, _ = _STATE[x.state]
     spent = f" It was unknown for {out.duration(past.unknown_ms)}." if past.unknown_ms else ""
-    times = f" It was sent {len(x.sent)} times, under one key." if len(x.sent) > 1 else ""
+    times = f" {len(x.sent)} submissions, under one key." if len(x.sent) > 1 else ""
     if x.state is EffectState.CONFIRMED:
         return f"{word}  {name} happened: {_stop(settled_words(past.settled))}{spent}{times}"
     if x.state is EffectState.NOT_ATTEMPTED:

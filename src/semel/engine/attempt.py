@@ -213,6 +213,18 @@ class Attempt:
                 return known
         return None
 
+    def _has_answer(self, key: str) -> bool:
+        """Whether what is unknown of it can be gone on with: settled, answered by a person, or by the call itself."""
+        known = self.ledger.effect(key)
+        if known is None or known.state is not EffectState.AMBIGUOUS or known.answered is not None:
+            return known is not None
+        return any(known.submission(x.n) in known.open and x.outcome != e.RAISED for x in known.evidence)
+
+    def evidence_came(self) -> None:
+        """An outcome has landed late (R2). If the task waits for a person because of it, it need not wait any more."""
+        if self.ledger.state.delivery is Delivery.BLOCKED:
+            self.ledger.post(tasks.Unblock("an answer came late", self.clock.wall_ms()))
+
     def end(self, reply: Returned | Raised, encode: Callable[[Any], Any]) -> Generator[Request, Any, None]:
         """End the attempt. The machine is asked, never the exception (R11): a swallowed suspension is one all the same."""
         while (busy := self.running()) is not None:
@@ -243,7 +255,10 @@ class Attempt:
         if exit.how == "park":
             yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms))
         elif exit.how == "block":
-            yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key))
+            decided = yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key))
+            yield from self.look_again()  # the answer may have come while the handler still ran, before there was a block
+            if not isinstance(decided, Refusal) and self._has_answer(exit.key):
+                yield from self.ledger.commit(tasks.Unblock("it was answered before it was blocked", now))
         elif exit.how == "fail":
             yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random()))
 

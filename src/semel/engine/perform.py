@@ -219,7 +219,7 @@ def submit(
 
         def tell() -> None:
             code.ended()
-            attempt.ledger.post(_outcome(effect, doing, outcome)[0])
+            attempt.ledger.post(_outcome(effect, doing, outcome)[0], after=attempt.evidence_came)
 
         acting.when_quiet(tell)
 
@@ -234,7 +234,7 @@ def submit(
         ended(reply)
         return answer
     acting.when_quiet(code.ended)
-    attempt.ledger.post(command)
+    attempt.ledger.post(command, after=attempt.evidence_came)
     if isinstance(command, e.Confirm) and command.unrecorded:
         raise Misuse(f"effect {effect.name} happened and is confirmed, but its result cannot be recorded: {command.unrecorded}")
     return answer

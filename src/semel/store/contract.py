@@ -110,6 +110,14 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
+class Busy:
+    """It waits for a lock that somebody outside holds: it has not landed, and the others did. Give it again.
+
+    So is every unit that stands behind it in one of its streams. The writer does that; nobody else sees it.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimedTask:
     """A task that was claimed: its tenant, its rows, the claim's own included."""
 
@@ -125,7 +133,7 @@ class Claims:
     tasks: tuple[ClaimedTask, ...]
 
 
-Outcome = Landed | Stale | Fenced | Exists | Claims | Broken
+Outcome = Landed | Stale | Fenced | Exists | Claims | Broken | Busy
 
 
 class SessionRow(NamedTuple):

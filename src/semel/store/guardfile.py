@@ -3,7 +3,7 @@
 It was tried: with the database, 20 of 20 acknowledged commits were lost so; with its -shm, another process got the write
 lock in the middle of a transaction. The standard library's sqlite3 is another SQLite with descriptors of its own, and so
 is a plain open(). An audit hook refuses both, by whatever name (a link, a relative path); apsw's own connections know
-each other. It sees neither ATTACH nor what a C library opens by itself.
+each other. It sees neither ATTACH, nor a path relative to a descriptor (dir_fd), nor what a C library opens by itself.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from semel.machine.projection import ReadyRow
 
 CHEAP_SECONDS = 0.02
 SHARE = 10  # a full look of one second is followed by so many seconds without
+COMMIT_SECONDS = 2.0  # what was put in so long ago has been committed, or never will be
 LONGEST_SECONDS = 5.0  # without a full look
 
 Pair = tuple[str, str]  # queue, kind
@@ -38,6 +40,7 @@ class Floors:
         self._lock = threading.Lock()
         self._floors: dict[Pair, dict[int, int]] = {}
         self._full_after: dict[Pair, float] = {}
+        self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
         self.full_looks = 0
 
     def groups(self, pairs: Sequence[Pair], look: Callable[[Sequence[Pair]], Iterable[Group]]) -> list[Group]:
@@ -48,7 +51,7 @@ class Floors:
         if due:
             began = self._clock()
             found = list(look(due))
-            self._learn(due, found, self._clock() - began)
+            self._learn(due, found, began)
         with self._lock:
             return [
                 Group(*pair, rank, floor)
@@ -56,7 +59,8 @@ class Floors:
                 for rank, floor in sorted(self._floors.get(pair, {}).items())
             ]
 
-    def _learn(self, pairs: Sequence[Pair], found: list[Group], seconds: float) -> None:
+    def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
+        seconds = self._clock() - began
         pause = 0.0 if seconds < CHEAP_SECONDS else min(LONGEST_SECONDS, seconds * SHARE)
         with self._lock:
             self.full_looks += 1
@@ -65,10 +69,18 @@ class Floors:
                 self._full_after[pair] = self._clock() + pause
             for group in found:
                 self._floors[group.queue, group.kind][group.rank] = group.floor
+            for at, row in reversed(self._put):
+                if at < began - COMMIT_SECONDS:
+                    break
+                self._lower(row)  # it may have been put in after we looked
 
     def lower(self, rows: Iterable[ReadyRow]) -> None:
         """These were put in by this process: they are not to be missed."""
         with self._lock:
             for row in rows:
-                ranks = self._floors.setdefault((row.queue, row.kind), {})
-                ranks[row.rank] = min(row.due, ranks.get(row.rank, row.due))
+                self._put.append((self._clock(), row))
+                self._lower(row)
+
+    def _lower(self, row: ReadyRow) -> None:
+        ranks = self._floors.setdefault((row.queue, row.kind), {})
+        ranks[row.rank] = min(row.due, ranks.get(row.rank, row.due))

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import psycopg
 from psycopg import errors
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.generators import PQGen
 
 from semel.errors import Misuse, StoreUnavailable
 from semel.store.sqlfile import statements
@@ -95,14 +95,17 @@ class Answer(NamedTuple):
     """What one statement gave."""
 
     rows: list[tuple[Any, ...]]
-    count: int
+    changed: int
     tag: str
 
 
 Call = tuple[str, Any]  # the name of a statement, and its parameters
 
 # Says nothing of the data: the server's trouble, the network's, an administrator's. It may be given again.
-UNAVAILABLE = (psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError, psycopg.NotSupportedError)
+UNAVAILABLE = (
+    psycopg.OperationalError, psycopg.InterfaceError, psycopg.InternalError, psycopg.NotSupportedError,
+    psycopg.ProgrammingError,
+)  # fmt: skip
 LOCKED = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import select
+import socket
 import threading
 import time
 
@@ -19,6 +19,7 @@ from semel.store.pglink import Link, Raw
 
 COALESCE_SECONDS = 0.02
 RETRY_SECONDS = 1.0
+FIRST_SECONDS = 1.0  # that the first question waits for the listener to come up
 log = logging.getLogger("semel")
 
 
@@ -33,56 +34,55 @@ class Hints:
         self._last = 0.0
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._wake: tuple[int, int] | None = None
+        self._wake: tuple[socket.socket, socket.socket] | None = None
         self.listening = threading.Event()
         self._complained = False
 
     def changed(self) -> int:
         """Moves when another process has written. Without a listener it moves with time: look now and then."""
-        self._start()
+        if self._start():
+            self.listening.wait(FIRST_SECONDS)
         return self._count if self.listening.is_set() else -1 - int(time.monotonic() * 4)
 
     def tell(self) -> None:
         """This process has written; said soon, once for many."""
         self._pending = True
         self._start()
-        wake = self._wake
-        if wake is not None:
-            with contextlib.suppress(OSError):
-                os.write(wake[1], b".")
+        self._rouse()
 
     def close(self) -> None:
         """Say what has not been said, if that is possible, and end the thread."""
         with self._lock:
             self._stopping = True
             thread = self._thread
-        self.tell_no_more()
+        self._rouse()
         if thread is not None and thread is not threading.current_thread():
             thread.join(5)
 
-    def tell_no_more(self) -> None:
-        """Rouse the thread, so that it sees that it shall stop."""
+    def _rouse(self) -> None:
         wake = self._wake
         if wake is not None:
-            with contextlib.suppress(OSError):
-                os.write(wake[1], b".")
+            with contextlib.suppress(OSError):  # full: it will wake anyhow; closed: it has gone
+                wake[1].send(b".")
 
     def abandon(self) -> None:
         """In a forked child, where the thread does not run."""
         self._stopping, self._thread, self._wake = True, None, None
         self.listening.clear()
 
-    def _start(self) -> None:
+    def _start(self) -> bool:
+        """Whether it was started just now."""
         if self._thread is not None or self._stopping or self._link is None:
-            return
+            return False
         with self._lock:
-            if self._thread is None and not self._stopping:
-                read, write = os.pipe()
-                os.set_blocking(write, False)
-                os.set_blocking(read, False)
-                self._wake = read, write
-                self._thread = threading.Thread(target=self._run, args=(self._link,), name="semel-hints", daemon=True)
-                self._thread.start()
+            if self._thread is not None or self._stopping:
+                return False
+            self._wake = socket.socketpair()
+            for end in self._wake:
+                end.setblocking(False)
+            self._thread = threading.Thread(target=self._run, args=(self._link,), name="semel-hints", daemon=True)
+            self._thread.start()
+            return True
 
     def _run(self, link: Link) -> None:
         try:
@@ -101,12 +101,14 @@ class Hints:
             self.listening.clear()
             wake, self._wake = self._wake, None
             for end in wake or ():
-                os.close(end)
+                end.close()
 
     def _listen(self, link: Link) -> None:
         link.pipe(("listen", None))
         raw = link._raw
         assert raw is not None
+        own = raw.info.backend_pid
+        raw.add_notify_handler(lambda told: self._told(told.pid != own))
         self._count += 1  # what was said before is lost
         self.listening.set()
         self._complained = False
@@ -131,19 +133,20 @@ class Hints:
 
     def _take(self, raw: Raw) -> None:
         raw.pgconn.consume_input()
-        own = raw.info.backend_pid
         while told := raw.pgconn.notifies():
-            if told.be_pid != own:
-                self._count += 1
+            self._told(told.be_pid != raw.info.backend_pid)
+
+    def _told(self, by_another: bool) -> None:
+        self._count += by_another
 
     def _await(self, raw: Raw | None, seconds: float) -> None:
         wake = self._wake
         assert wake is not None
-        watched = [wake[0]] if raw is None else [wake[0], raw.fileno()]
+        watched = [wake[0].fileno()] if raw is None else [wake[0].fileno(), raw.fileno()]
         poll = select.poll()
         for end in watched:
             poll.register(end, select.POLLIN)
         poll.poll(seconds * 1000)
         with contextlib.suppress(BlockingIOError):
-            while os.read(wake[0], 4096):
+            while wake[0].recv(4096):
                 pass

@@ -484,7 +484,9 @@ class _Batch:
         try:
             landed = isinstance(self.change(change), Landed)
             self.flush()
-        except apsw.ConstraintError:
+        except (*BUSY, *UNAVAILABLE):
+            raise
+        except Exception:
             log.exception("semel: task %s cannot be claimed, and is passed over", task)
             self._raw.execute("ROLLBACK TO claim")
             self._forget(change)

@@ -17,6 +17,7 @@ from semel.store.sqlfile import text
 APPLICATION_ID = 0x53454D4C  # "SEML", in the file's header
 SCHEMA = 1
 OPENING_SECONDS = 30.0
+OLDEST_LIBRARY = (3, 51, 3)  # before it, a checkpoint beside a commit of another process could lose what was committed
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs", "fuse.s3fs",
            "fuse.glusterfs", "fuse.ceph", "fuse.rclone", "fuse.gcsfuse", "fuse.juicefs", "fuse.mountpoint-s3", "fuse.blobfuse2",
            "beegfs", "orangefs")  # fmt: skip
@@ -84,12 +85,20 @@ def pragmas(raw: apsw.Connection) -> None:
 
 def prepare(raw: apsw.Connection, place: str) -> int:
     """Make the schema, or check that it is ours and of this version. The epoch. Raises `Misuse`; nothing is changed then."""
+    check_library(apsw.sqlite_lib_version())
     try:
         return _prepare(raw, place)
     except apsw.NotADBError as error:
         raise Misuse(f"{place} is not a SQLite database; name another file: semel.App('sqlite:///agent.db')") from error
     except (apsw.ReadOnlyError, apsw.CantOpenError) as error:
         raise Misuse(f"the store {place} cannot be opened for writing ({error}); mend its permissions") from error
+
+
+def check_library(version: str) -> None:
+    """Raise `Misuse` for a SQLite in which the log can be lost; apsw's wheels carry a later one."""
+    if tuple(map(int, version.split("."))) < OLDEST_LIBRARY:
+        wanted = ".".join(map(str, OLDEST_LIBRARY))
+        raise Misuse(f"apsw uses SQLite {version}, and only from {wanted} on its log is safe; upgrade: pip install -U apsw")
 
 
 def _prepare(raw: apsw.Connection, place: str) -> int:

@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from semel.errors import StoreUnavailable
-from semel.store.contract import Broken, Change, Outcome, Store, Unit
+from semel.store.batch import touched
+from semel.store.contract import Broken, Busy, Change, Outcome, Store, Unit
 
 MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
+ASIDE_SECONDS = (0.05, 1.0)  # what waits for a lock is tried again after so long; then after longer, up to that
 LINGER_SECONDS = 0.004  # an outcome that nobody waits for looks out so long for a transaction that is made anyway
 log = logging.getLogger("semel")
 
@@ -73,11 +75,12 @@ class Signal:
 class Ticket(Signal):
     """A unit on its way; `value` becomes its Outcome, or a StoreUnavailable."""
 
-    __slots__ = ("unit",)
+    __slots__ = ("aside_since", "unit")
 
     def __init__(self, unit: Unit) -> None:
         super().__init__()
         self.unit = unit
+        self.aside_since = 0.0  # since when it waits for a lock
 
 
 class Writer:
@@ -91,6 +94,8 @@ class Writer:
         self._closing = False
         self._waited_for = 0  # units in the queue that somebody waits for
         self._lingering_until = 0.0
+        self._aside: list[Ticket] = []  # what waits for a lock, and what stands behind it in its streams, in order
+        self._aside_until, self._aside_pause = 0.0, ASIDE_SECONDS[0]
         self._thread: threading.Thread | None = None
         self.commits = 0
         self.units = 0
@@ -129,19 +134,57 @@ class Writer:
     def _take(self) -> list[Ticket]:
         with self._wake:
             while not self._closing and not self._waited_for and len(self._queue) < MOST:
-                left = self._lingering_until - time.monotonic() if self._queue else None
+                ends = [self._lingering_until] * bool(self._queue) + [self._aside_until] * bool(self._aside)
+                left = min(ends) - time.monotonic() if ends else None
                 if left is not None and left <= 0:
                     break
                 self._wake.wait(left)
-            taken = [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
+            taken: list[Ticket] = []
+            if self._closing or time.monotonic() >= self._aside_until:
+                taken, self._aside = self._aside, []
+            fresh = [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
             if not self._queue:
                 self._waited_for = 0
-            return taken
+        return [*taken, *self._not_behind(fresh)]
+
+    def _not_behind(self, tickets: list[Ticket]) -> list[Ticket]:
+        """Those whose streams do not wait; the others wait with them, so that a stream keeps its order."""
+        if not self._aside:
+            return tickets
+        behind = {stream for t in self._aside if isinstance(t.unit, Change) for stream in touched(t.unit)}
+        free: list[Ticket] = []
+        for ticket in tickets:
+            streams = touched(ticket.unit) if isinstance(ticket.unit, Change) else set()
+            if streams & behind:
+                behind |= streams
+                self._aside.append(ticket)
+            else:
+                free.append(ticket)
+        return free
 
     def _run(self) -> None:
-        while batch := self._take():
-            for ticket, outcome in zip(batch, self._commit(batch), strict=True):
-                ticket.set(outcome)
+        while (batch := self._take()) or self._aside:
+            outcomes = self._commit(batch) if batch else []
+            busy = [ticket for ticket, outcome in zip(batch, outcomes, strict=True) if isinstance(outcome, Busy)]
+            self._set_aside(busy)
+            for ticket, outcome in zip(batch, outcomes, strict=True):
+                if not isinstance(outcome, Busy):
+                    ticket.set(outcome)
+
+    def _set_aside(self, busy: list[Ticket]) -> None:
+        """Try these again later, so that nobody else waits for what they wait for."""
+        now = time.monotonic()
+        for ticket in busy:
+            ticket.aside_since = ticket.aside_since or now
+            if self._closing or now - ticket.aside_since > self._patience:
+                ticket.set(StoreUnavailable("another transaction holds the row or the key that this waits for; end it"))
+            else:
+                self._aside.append(ticket)
+        if busy:
+            self._aside_until = now + self._aside_pause
+            self._aside_pause = min(ASIDE_SECONDS[1], self._aside_pause * 2)
+        elif not self._aside:
+            self._aside_pause = ASIDE_SECONDS[0]
 
     def _commit(self, batch: list[Ticket]) -> list[Outcome | StoreUnavailable]:
         """Again and again until the store says something: the same units, so that what landed finds itself (R7)."""

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from semel.machine import journal as j
 from semel.machine.projection import EffectRow, InflightRow, Tables, UnknownRow
-from semel.store.contract import Broken, Change, Exists, Fenced, Guard, Head, Landed, Outcome, Stale, Store
+from semel.store.contract import Broken, Exists, Fenced, Guard, Head, Landed, Outcome, Stale, Store
 from semel.testing.conformance_kit import (
     QUEUE,
     TENANT,
     Stream,
     Writers,
+    bad,
+    broken_guards,
     change_id,
     claiming,
     commit,
@@ -24,14 +26,6 @@ from semel.testing.conformance_kit import (
 )
 
 Make = Callable[[], Store]
-
-
-def bad(stream: Stream) -> Change:
-    """A change that no database takes: a column that may not be empty is."""
-    change, _ = stream.then()
-    part = change.parts[0]
-    row = replace(part.rows[0], kind=None)  # type: ignore[arg-type]
-    return replace(change, parts=(replace(part, rows=(row,)),))
 
 
 def racing(first: Callable[[], Outcome], second: Callable[[], Outcome]) -> list[Outcome]:
@@ -235,19 +229,9 @@ class Changes:
         assert one(store, Stream("b").then(guard=guard)[0]) == Landed(), "the store's beat may be ahead of the guard's"
         assert one(store, Stream("c").then(guard=replace(guard, beat=1))[0]) == Landed()
 
-    def broken_guards(self, store: Store) -> Sequence[Guard]:
-        """Every way in which a guard does not hold: unknown, fenced, of another epoch (either way), the store's beat behind."""
-        fenced, behind = session(store), session(store)
-        assert store.fence(fenced.session, None, "watched")
-        other = session(store, epoch=store.info.epoch + 1)
-        return (
-            Guard("nobody", store.info.epoch, 0), fenced, other, replace(behind, epoch=store.info.epoch + 1),
-            replace(behind, beat=1),
-        )  # fmt: skip
-
     def test_an_intent_under_a_guard_that_does_not_hold_is_fenced(self, make_store: Make) -> None:
         store = make_store()
-        for guard in self.broken_guards(store):
+        for guard in broken_guards(store):
             intent, stream = Stream("s").then(guard=guard)
             other, _ = Stream(f"t-{change_id()}").then()
             outcomes = commit(store, intent, other, stream.then()[0])

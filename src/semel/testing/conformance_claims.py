@@ -10,7 +10,7 @@ from semel.machine import journal as j
 from semel.machine import tasks
 from semel.machine.projection import InflightRow
 from semel.model import Delivery
-from semel.store.contract import Change, Claims, Fenced, Guard, Landed, Stale, Store
+from semel.store.contract import Broken, Change, Claims, Fenced, Guard, Landed, Stale, Store
 from semel.testing.conformance_kit import (
     AT,
     KIND,
@@ -19,6 +19,8 @@ from semel.testing.conformance_kit import (
     Known,
     Stream,
     Writers,
+    bad,
+    broken_guards,
     claimed,
     claiming,
     commit,
@@ -96,10 +98,11 @@ class Claiming:
         accept(
             store,
             task("low", priority=-1, due=AT - 50), task("b", due=AT - 20), task("high", priority=7, due=AT - 1),
-            task("a", due=AT - 30), task("c", kind="ship", due=AT - 10), task("higher", kind="ship", priority=9, due=AT),
+            task("a", due=AT - 30), task("b2", kind="ship", due=AT - 25), task("c", kind="ship", due=AT - 10),
+            task("higher", kind="ship", priority=9, due=AT),
         )  # fmt: skip
         keys = claimed(one(store, claiming(session(store), kinds=(KIND, "ship"))))
-        assert keys == ["higher", "high", "a", "b", "c", "low"]
+        assert keys == ["higher", "high", "a", "b2", "b", "c", "low"]
 
     def test_a_limit_takes_the_first_ones(self, make_store: Make) -> None:
         store = make_store()
@@ -111,11 +114,11 @@ class Claiming:
 
     def test_nothing_is_claimed_before_it_is_due(self, make_store: Make) -> None:
         store = make_store()
-        accept(store, task("later", priority=9, due=AT + 1), task("now", due=AT))
+        accept(store, task("first", priority=9, due=AT + 1), task("now", due=AT), task("later", due=AT + 1))
         guard = session(store)
         assert claimed(one(store, claiming(guard))) == ["now"]
         assert claimed(one(store, claiming(guard, at=AT))) == []
-        assert claimed(one(store, claiming(guard, at=AT + 1))) == ["later"]
+        assert claimed(one(store, claiming(guard, at=AT + 1))) == ["first", "later"]
 
     def test_only_its_own_queues_and_kinds(self, make_store: Make) -> None:
         store = make_store()
@@ -208,6 +211,14 @@ class Claiming:
         assert outcome == Claims(())
         assert claimed(one(store, unit)) == ["k"]
 
+    def test_a_claim_beside_a_change_that_breaks_a_rule_is_answered(self, make_store: Make) -> None:
+        store = make_store()
+        made, _ = task("k")
+        outcomes = commit(store, claiming(session(store)), made, bad(Stream("s")), claiming(session(store)))
+        assert isinstance(outcomes[2], Broken)
+        assert outcomes[1] == Landed()
+        assert sorted([*claimed(outcomes[0]), *claimed(outcomes[3])]) == ["k"]
+
     # --- one by its id ---
 
     def test_one_task_by_its_id_due_or_not_in_whatever_queue(self, make_store: Make) -> None:
@@ -239,18 +250,12 @@ class Claiming:
     def test_a_claim_under_a_guard_that_does_not_hold_is_fenced(self, make_store: Make) -> None:
         store = make_store()
         (known,) = accept(store, task("k"))
-        fenced, behind = session(store), session(store)
-        assert store.fence(fenced.session, None, "dead")
-        epoch = store.info.epoch
-        other = session(store, epoch=epoch + 1)
-        for guard in (
-            Guard("nobody", epoch, 0), fenced, other, replace(behind, epoch=epoch + 1), replace(behind, beat=1)
-        ):  # fmt: skip
+        for guard in broken_guards(store):
             for unit in (claiming(guard), claiming(guard, task=(TENANT, known.state.id))):
                 outcomes = commit(store, unit, Stream("s").then()[0])
                 assert isinstance(outcomes[0], Fenced), guard
                 assert outcomes[1] in (Landed(), Stale("s"))
-        assert claimed(one(store, claiming(behind))) == ["k"]
+        assert claimed(one(store, claiming(session(store)))) == ["k"]
 
     # --- never twice ---
 

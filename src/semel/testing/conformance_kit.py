@@ -89,6 +89,14 @@ def task(
     return Change(identity, (part,), create=(tenant, kind, key, name)), Known(state, head, tenant)
 
 
+def bad(stream: Stream) -> Change:
+    """A change that no database takes: a column that may not be empty is."""
+    change, _ = stream.then()
+    part = change.parts[0]
+    row = replace(part.rows[0], kind=None)  # type: ignore[arg-type]
+    return replace(change, parts=(replace(part, rows=(row,)),))
+
+
 def together(*changes: Change) -> Change:
     """One change of all their parts. They must have been made under one id."""
     return Change(changes[0].id, tuple(part for change in changes for part in change.parts), changes[0].guard, changes[0].checks)
@@ -100,6 +108,17 @@ def session(store: Store, name: str = "", *, beat: int = 0, nonce: str = "n0", e
     epoch = store.info.epoch if epoch is None else epoch
     store.open_session(SessionRow(name, beat, nonce, 15_000, epoch, "host", "boot", 1, 2, 3, 4, "", AT))
     return Guard(name, epoch, beat)
+
+
+def broken_guards(store: Store) -> list[Guard]:
+    """Every way in which a guard does not hold: unknown, fenced, of another epoch (its own, the session's), its beat behind."""
+    fenced, behind, epoch = session(store), session(store), store.info.epoch
+    assert store.fence(fenced.session, None, "watched")
+    other = session(store, epoch=epoch + 1)
+    return [
+        Guard("nobody", epoch, 0), fenced, other, replace(other, epoch=epoch), replace(behind, epoch=epoch + 1),
+        replace(behind, beat=1),
+    ]  # fmt: skip
 
 
 def claiming(

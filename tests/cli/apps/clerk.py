@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -125,6 +126,21 @@ def ponder(submission: semel.Submission, invoice: str) -> str:
     while "released" not in world().read_text(encoding="utf-8"):
         time.sleep(0.01)
     return done
+
+
+@app.effect(intent=("invoice",), recovery=semel.Ask(settle=NOW), timeout=timedelta(seconds=60))
+def script(submission: semel.Submission, invoice: str) -> str:
+    """Starts a child, which nothing can fence, and does not come back."""
+    subprocess.run(["true"], check=True)
+    done = act("script", submission, invoice)
+    while "released" not in world().read_text(encoding="utf-8"):
+        time.sleep(0.01)
+    return done
+
+
+@app.task(intent=("invoice",), queue="slow")
+def run_script(invoice: str) -> str:
+    return script(invoice)
 
 
 @app.task(intent=("invoice",), queue="slow")

@@ -6,7 +6,8 @@ import asyncio
 import contextvars
 from concurrent.futures import ThreadPoolExecutor
 
-from agent import ASYNC, RETRY, SYNC, amail, app
+from agent import ASYNC, RETRY, SYNC, acharge, amail, app
+from wire import is_open
 
 import semel
 
@@ -29,3 +30,15 @@ async def two_voices(ref: str) -> list[str]:
     """Two wordings at once: the later one waits, and then reads what was done."""
     answers = await asyncio.gather(amail(ref, "good day"), amail(ref, "good night"), return_exceptions=True)
     return [f"{a.code} {a.result}" if isinstance(a, semel.Refused) else str(a) for a in answers]
+
+
+@app.task(intent=("ref",), retry=RETRY)
+async def two_tools(ref: str) -> list[str]:
+    """The second is started when the test says so."""
+
+    async def second() -> str:
+        while not is_open("second"):
+            await asyncio.sleep(0.005)
+        return await acharge(ref, "good day")
+
+    return list(await asyncio.gather(amail(ref, "good day"), second()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from agent import RETRY, SETTLE, app
+from agent import OPAQUE, RETRY, SETTLE, app
 from wire import NOT_SENT, find, send
 
 import semel
@@ -27,3 +27,13 @@ def slow(submission: semel.Submission, ref: str) -> str:
 @app.task(intent=("ref",), retry=RETRY)
 def slow_work(ref: str) -> str:
     return slow(ref)
+
+
+@app.effect(intent=("ref",), recovery=OPAQUE, timeout=timedelta(seconds=0.4), not_done=NOT_SENT)
+def slow_opaque(submission: semel.Submission, ref: str) -> str:
+    return send(submission, "opaque", "slow", {"ref": ref})
+
+
+@app.task(intent=("ref",), retry=RETRY)
+def slow_opaque_work(ref: str) -> str:
+    return slow_opaque(ref)

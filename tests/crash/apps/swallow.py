@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent import RETRY, amail, app, apublish, mail, publish
-from wire import note
+from wire import gate, note
 
 
 @app.task(intent=("ref",), retry=RETRY)
@@ -22,6 +22,7 @@ def swallows_everything(ref: str) -> str:
         first = publish(ref, "good day")
     except BaseException as error:
         note(f"swallowed {type(error).__name__}")
+        gate("swallowed")
         first = "failed"
     try:
         second = mail(ref, "good day")

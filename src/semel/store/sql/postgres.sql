@@ -13,6 +13,9 @@ ROLLBACK;
 -- name: savepoint
 SAVEPOINT claim;
 
+-- name: release
+RELEASE SAVEPOINT claim;
+
 -- name: rollback_to
 ROLLBACK TO SAVEPOINT claim;
 
@@ -212,7 +215,7 @@ WHERE id = %s;
 SELECT session, tenant, task FROM semel.inflight WHERE session = %s ORDER BY tenant, task;
 
 -- name: orphans
-SELECT i.session, i.tenant, i.task, coalesce(s.fenced, '') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
+SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
 WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (%s::text, %s::text, %s::text)
 ORDER BY i.session, i.tenant, i.task LIMIT %s;
 

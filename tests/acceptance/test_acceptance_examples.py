@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import ROOT
-from shell import environment
+from acceptance_pages import ROOT
+from acceptance_shell import environment
 
 SAYS = {
     "own_loop.py": [
@@ -42,7 +42,12 @@ def test_every_example_is_run_here() -> None:
 @pytest.mark.parametrize("name", SAYS)
 def test_example(name: str, tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / name)], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+        [sys.executable, str(ROOT / "examples" / name)],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=100,
     )
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr

@@ -55,7 +55,7 @@ class Shell:
         with file.open("a" if more else "w", encoding="utf-8") as out:
             out.write(self.here(text))
 
-    def run(self, command: str, seconds: float = 45.0) -> tuple[int, str]:
+    def run(self, command: str, seconds: float = 90.0) -> tuple[int, str]:
         """Type a command; its exit status, and what was printed until it ended."""
         assert self._bash.stdin is not None
         self._bash.stdin.write(f"{self.here(command)}\nstatus=$?; echo; echo {MARK} $status\n".encode())

@@ -1,0 +1,258 @@
+"""One transaction of the writer on PostgreSQL: what the batch rests on is locked and read, judged, written, committed."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import errors
+
+from semel.machine.journal import Row
+from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
+from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, unguarded
+from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Head, Landed, Outcome, Unit
+from semel.store.pgclaims import Floors, Group, Pair
+from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
+
+OLDEST_OF = 8  # one claim in so many takes what has waited longest, whatever its priority
+MOST_PASSED_OVER = 256  # tasks that one claim looks at in vain before it gives up
+log = logging.getLogger("semel")
+
+_JOURNAL = ("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
+_NUMBERS = frozenset(
+    ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
+)
+
+
+class Transaction:
+    """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept.
+
+    doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set.
+    """
+
+    def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int) -> None:
+        self._link, self._floors = link, floors
+        self._doubt, self._wait_ms = doubt, wait_ms
+        self._facts = Facts()
+        self._raced = False  # a rival was faster, or still is at it, where a claim was written
+        self.wrote = False
+
+    def run(self, units: Sequence[Unit]) -> list[Outcome]:
+        """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known."""
+        changes = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, Change)]
+        claims = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, ClaimUnit)]
+        if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
+            return [Landed() for _ in units]  # barriers
+        self._begin([change for _, change in changes], [claim.guard.session for _, claim in claims])
+        batch, outcomes = self._judge(changes)
+        calls = self._writing(batch.writes())
+        told = batch.told
+        if claims:
+            if calls:
+                self._link.pipe(*calls)
+                calls = []
+            for at, unit in claims:
+                outcomes[at] = self._claim(unit)
+        if not self.wrote and (told or self._doubt):
+            calls.append(("emit", None))
+            self.wrote = True
+        answer = self._link.pipe(*calls, ("commit", None))[-1]
+        self._link.must_be_committed(answer)
+        return [outcomes[at] for at in range(len(units))]
+
+    # --- reading ---
+
+    def _begin(self, changes: Sequence[Change], sessions: Iterable[str]) -> None:
+        """One round trip: the transaction is open, what must not move is locked, what is there is known."""
+        guards = sorted({c.guard.session for c in changes if c.guard} | set(sessions))
+        streams = sorted({(p.tenant, p.stream) for c in changes for p in c.parts} | _checked(changes))
+        keys = sorted({c.create[:3] for c in changes if c.create})
+        calls: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
+        if guards:
+            calls += [("lock_living", {"ids": text_array(guards)}), ("guards", {"ids": text_array(guards)})]
+        calls += _locking(changes)
+        if streams:
+            calls.append(("heads", _streams(streams)))
+        if keys:
+            tenants, kinds, names = zip(*keys, strict=True)
+            calls.append(("keys", {"tenants": text_array(tenants), "kinds": text_array(kinds), "keys": text_array(names)}))
+        answers = {name: answer.rows for (name, _), answer in zip(calls, self._link.pipe(*calls), strict=True)}
+        living = {row[0] for row in answers.get("lock_living", ())}
+        for id, epoch, beat, fenced, store in answers.get("guards", ()):
+            self._facts.sessions[id] = SessionFacts(epoch, beat, fenced, id in living)
+            self._facts.epoch = store
+        self._facts.heads = {(row[0], row[1]): Head(row[2], row[3]) for row in answers.get("heads", ())}
+        self._facts.keys = {(row[0], row[1], row[2]): row[3] for row in answers.get("keys", ())}
+
+    def _lock_timeout(self) -> dict[str, str]:
+        return {"lock_timeout": f"{self._wait_ms}ms"} if self._wait_ms else {}
+
+    def _judge(self, changes: Sequence[tuple[int, Change]]) -> tuple[Batch, dict[int, Outcome]]:
+        """What lands; a second time if the ids of some rows decide (R7)."""
+        batch = Batch(self._facts)
+        outcomes: dict[int, Outcome] = {at: batch.change(change) for at, change in changes}
+        if batch.wanted:
+            wanted = sorted(set(batch.wanted))
+            tenants, streams, seqs = zip(*wanted, strict=True)
+            params = {"tenants": text_array(tenants), "streams": text_array(streams), "seqs": int_array(seqs)}
+            self._facts.ids.update(dict.fromkeys(wanted))
+            self._facts.ids.update({(row[0], row[1], row[2]): row[3] for row in self._link.pipe(("ids", params))[0].rows})
+            batch = Batch(self._facts)
+            outcomes = {at: batch.change(change) for at, change in changes}
+        return batch, outcomes
+
+    # --- writing ---
+
+    def _writing(self, writes: Writes | None) -> list[Call]:
+        """The statements that write a batch, one for each kind, in the one order."""
+        if writes is None:
+            return []
+        kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
+            ("delete_ready", ReadyRow._fields, writes.ready_gone),
+            ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
+            ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+            ("put_task", TaskRow._fields, writes.tasks),
+            ("insert_ready", ReadyRow._fields, writes.ready),
+            ("delete_inflight", InflightRow._fields, writes.inflight_gone),
+            ("insert_inflight", InflightRow._fields, writes.inflight),
+            ("put_effect", EffectRow._fields, writes.effects),
+            ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
+            ("insert_unknown", UnknownRow._fields, writes.unknown),
+        )
+        calls = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+        self.wrote = self.wrote or bool(calls)
+        self._floors.lower(writes.ready)
+        return calls
+
+    # --- claims ---
+
+    def _claim(self, unit: ClaimUnit) -> Outcome:
+        """Find what is due, let the machine decide, write it. What is looked at is locked, and no rival sees it."""
+        if why := unguarded(unit.guard, self._facts):
+            return Fenced(why)
+        if unit.task:
+            taken = self._take(unit, [unit.task])
+            if not taken and self._raced:  # a rival was in between: decide on what is there now
+                taken = self._take(unit, [unit.task])
+            return Claims(tuple(taken))
+        return self._claim_due(unit)
+
+    def _claim_due(self, unit: ClaimUnit) -> Claims:
+        taken: list[ClaimedTask] = []
+        looked: set[Stream] = set()
+        passed = -1
+        while passed < len(looked) - len(taken) <= MOST_PASSED_OVER and len(taken) < unit.limit:
+            passed = len(looked) - len(taken)  # in whose place as many others are looked at
+            found = [(row.tenant, row.task) for row in self._candidates(unit, unit.limit + passed)]
+            fresh = [key for key in found if key not in looked][: unit.limit - len(taken)]
+            looked.update(fresh)
+            taken.extend(self._take(unit, fresh))
+        return Claims(tuple(taken))
+
+    def _candidates(self, unit: ClaimUnit, limit: int) -> list[ReadyRow]:
+        """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
+        groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
+        if not groups or limit < 1:
+            return []
+        queues, kinds, ranks, floors = zip(*groups, strict=True)
+        params = {
+            "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "floors": int_array(floors),
+            "at": unit.at, "limit": limit,
+        }  # fmt: skip
+        found = [ReadyRow(*row) for row in self._link.pipe(("candidates", params))[0].rows]
+        found.sort(key=lambda r: (r.rank, r.due))
+        if len(found) <= limit:
+            return found
+        share, rest = divmod(limit, OLDEST_OF)
+        oldest = sorted(found, key=lambda r: r.due)[: share + (random.random() * OLDEST_OF < rest)]
+        first = set(oldest)
+        return [*oldest, *(r for r in found if r not in first)][:limit]
+
+    def _look(self, pairs: Sequence[Pair]) -> list[Group]:
+        wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
+        return [Group(*row) for row in self._link.pipe(("look", wanted))[0].rows]
+
+    def _take(self, unit: ClaimUnit, keys: Sequence[Stream]) -> list[ClaimedTask]:
+        """Claim these, or pass them over: a task that cannot be claimed must not keep those behind it from their turn."""
+        if not keys:
+            return []
+        histories: dict[Stream, list[Row]] = {key: [] for key in keys}
+        for row in self._link.pipe(("rows_of", _streams(keys)))[0].rows:
+            histories[row[0], row[1]].append(Row(*row))
+        decided = [(key, one) for key in keys if (one := self._decide(unit, key, histories[key]))]
+        for key, rows in histories.items():
+            if rows:
+                self._facts.heads[key] = Head(rows[-1].seq, rows[-1].hash)
+        taken = self._write_claims(decided)
+        if taken is None:  # one of them breaks a rule, or a rival was faster: each by itself
+            singly = [self._write_claims([one]) for one in decided] if len(decided) > 1 else []
+            taken = [claimed for one in singly if one for claimed in one]
+        return taken
+
+    def _decide(self, unit: ClaimUnit, key: Stream, rows: list[Row]) -> tuple[Change, Any] | None:
+        try:
+            return unit.decide(key[0], rows) if rows else None
+        except Exception:
+            log.exception("semel: task %s cannot be claimed, and is passed over", key[1])
+            return None
+
+    def _write_claims(self, decided: Sequence[tuple[Stream, tuple[Change, Any]]]) -> list[ClaimedTask] | None:
+        """Write them together; None: it could not be, and nothing was written."""
+        batch = Batch(self._facts)
+        taken = []
+        for (tenant, _), (change, after) in decided:
+            if isinstance(batch.change(change), Landed):
+                last = change.parts[0].rows[-1]
+                taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
+        wrote = self.wrote
+        try:
+            if calls := self._writing(batch.writes()):
+                self._link.pipe(("savepoint", None), *calls, ("release", None))
+        except (psycopg.Error, TypeError, ValueError) as error:
+            if isinstance(error, UNAVAILABLE) and not isinstance(error, LOCKED):
+                raise
+            if isinstance(error, (*LOCKED, errors.UniqueViolation)):
+                self._raced = True
+            elif len(decided) == 1:
+                log.exception("semel: task %s cannot be claimed, and is passed over", decided[0][0][1])
+            self._link.pipe(("rollback_to", None))
+            self.wrote = wrote
+            return None
+        return taken
+
+
+def _checked(changes: Sequence[Change]) -> set[Stream]:
+    return {(tenant, stream) for c in changes for tenant, stream, _ in c.checks}
+
+
+def _locking(changes: Sequence[Change]) -> list[Call]:
+    """A stream that is checked must not move until we have committed: its row is locked, task or tenant-scoped key.
+
+    One that this batch writes too is locked as for writing: two that share a lock and both want to write wait for each other.
+    """
+    checked = _checked(changes)
+    written = {(p.tenant, p.stream) for c in changes for p in c.parts}
+    calls: list[Call] = []
+    for table in ("tasks", "effects"):
+        for suffix, streams in (("", checked - written), ("_to_write", checked & written)):
+            if streams:
+                calls.append((f"lock_{table}{suffix}", _streams(sorted(streams))))
+    return calls
+
+
+def _streams(streams: Sequence[Stream]) -> dict[str, str]:
+    tenants, names = zip(*streams, strict=True)
+    return {"tenants": text_array(tenants), "streams": text_array(names)}
+
+
+def _columns(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
+    return {name: _array(name)(values) for name, values in zip(fields, zip(*rows, strict=True), strict=True)}
+
+
+def _array(name: str) -> Callable[[Any], str]:
+    if name == "hash":
+        return bytes_array
+    return int_array if name in _NUMBERS else text_array

@@ -1,0 +1,369 @@
+"""The contract on PostgreSQL 14 or later, through psycopg 3: many processes on many machines over one database.
+
+READ COMMITTED. A batch is two round trips: what it rests on is locked and read; what lands is written, by arrays, and
+committed. Between the two a rival may commit: then a row of ours meets its primary key, the whole transaction is undone,
+and judged again on what is there now (R5). Nothing is ever dropped on a conflict: the next row would land on a rival's.
+One order over all tables: living, task and effect (checks), ready, task_key, journal, task, inflight, effect, unknown.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import errors
+
+from semel.errors import StoreUnavailable
+from semel.machine.journal import GENESIS, Row
+from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
+from semel.store import forks, pgschema
+from semel.store.batch import touched
+from semel.store.contract import Broken, Busy, Change, Head, Outcome, SessionRow, StoreInfo, Unit
+from semel.store.pgclaims import Floors, Group, Pair
+from semel.store.pglink import LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
+from semel.store.pglisten import Hints
+from semel.store.pgwrite import Transaction
+
+LOCK_MS = 200  # a change that waits longer for a lock leaves the batch
+BUSY_MS = 20  # the same, for one that is known to, or may be the one
+MOST_REDONE = 50  # of which each means that a rival has committed
+TOO_MUCH = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError_)  # it may be one of them, or their sum
+RACES = ("journal_pkey", "task_key_pkey")
+log = logging.getLogger("semel")
+
+WRITER = {**PLAIN_PLANS, "lock_timeout": f"{LOCK_MS}ms", "statement_timeout": "20s"}
+READER = {"lock_timeout": "500ms", "statement_timeout": "25s"}
+BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
+
+
+class Postgres:
+    """A store in a PostgreSQL database, in a schema named semel. At most four connections. No I/O is shared with a fork.
+
+    url: postgresql://user@host:port,host:port/database, or a libpq connection string; `?pgbouncer=1`: a pool in transaction
+    mode is in between.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._where = target(url)
+        self._pid = os.getpid()
+        self._closed = False
+        self._strange = ""  # why this is not the store that was opened
+        self._busy: set[str] = set()  # changes that wait for a lock, by id
+        self._doubt = False  # a commit was not answered: the next must be waited for by itself (R7)
+        self._floors = Floors()
+        more = self._first_look()
+        self._writer = Link(self._where, "writer", patience=25, settings={**WRITER, **more}, check=self._check)
+        self._reader = Link(self._where, "reader", patience=30, settings={**READER, **more}, check=self._check)
+        self._beats = Link(self._where, "beats", patience=3, settings={**BEATS, **more}, check=self._check)
+        hints = Link(self._where, "hints", patience=5, settings={})
+        self._hints = Hints(None if self._where.pgbouncer else hints)
+        self._links = [self._writer, self._reader, self._beats, hints]
+        forks.opened(self)
+
+    def _first_look(self) -> dict[str, str]:
+        """Check the server, make the schema or check it. What must be set on every connection besides."""
+        link = Link(self._where, "opening", patience=90, settings={"statement_timeout": "80s"})
+        try:
+            with link.answered():
+                found = pgschema.server(link)
+                pgschema.check_server(found, self._where.place)
+                meta = pgschema.prepare(link, self._where.place)
+        finally:
+            link.close()
+        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place)
+        return {"synchronous_commit": "on"} if pgschema.raised(found) else {}
+
+    def _check(self, link: Link) -> None:
+        """On each new connection: this must still be the store that was opened (R15)."""
+        meta = dict(link.pipe(("meta", None))[0].rows)
+        if meta.get("id") != self.info.id:
+            self._strange = f"{self._where.place} holds another store now; start this process again"
+            raise StoreUnavailable(self._strange)
+        self._strange = ""
+
+    # --- the handle ---
+
+    @property
+    def locks(self) -> list[Any]:
+        """What a fork must hold, so that no transaction is under way in it."""
+        return [link.lock for link in (self._writer, self._reader, self._beats)]
+
+    @property
+    def file(self) -> tuple[int, int] | None:
+        """There is none."""
+        return None
+
+    def close(self) -> None:
+        """Close the connections; the second time nothing happens. In a forked child: leave the parent's alone."""
+        if os.getpid() != self._pid:
+            self._hints.abandon()
+            for link in self._links:
+                link.abandon()
+        elif not self._closed:
+            self._closed = True
+            self._hints.close()
+            for link in self._links:
+                link.close()
+            forks.closed(self)
+        self._closed = True
+
+    def still_here(self) -> bool:
+        """Whether the newest connection found the store that was opened (R15). The epoch is asked in each beat and guard."""
+        return not self._strange
+
+    # --- writes ---
+
+    def commit(self, units: Sequence[Unit]) -> list[Outcome]:
+        """One transaction for all; what cannot land is answered, and takes nobody along.
+
+        What waits for a lock is answered `Busy`. Given again, it is tried in a transaction of its own, and not long.
+        """
+        with self._writer.lock:
+            fresh, waiting = self._sorted_out(units)
+            try:
+                with self._writer.answered():
+                    outcomes = dict(zip(fresh, self._land([units[at] for at in fresh], LOCK_MS), strict=True))
+                    again = self._land([units[at] for at in waiting], BUSY_MS)
+            except StoreUnavailable:
+                self._doubt = True
+                raise
+            outcomes.update(zip(waiting, again, strict=True))
+            for at, unit in enumerate(units):
+                if isinstance(unit, Change) and unit.id:
+                    (self._busy.add if outcomes[at] == Busy() else self._busy.discard)(unit.id)
+            return [outcomes[at] for at in range(len(units))]
+
+    def _sorted_out(self, units: Sequence[Unit]) -> tuple[list[int], list[int]]:
+        """Which units are new, and which are known to wait for a lock, or stand behind one that is."""
+        waiting: list[int] = []
+        behind: set[tuple[str, str]] = set()
+        for at, unit in enumerate(units):
+            if isinstance(unit, Change) and (unit.id in self._busy or touched(unit) & behind):
+                waiting.append(at)
+                behind |= touched(unit)
+        return [at for at in range(len(units)) if at not in set(waiting)], waiting
+
+    def _land(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
+        """Land what can; the culprit of a trouble is found by halves."""
+        if not units:
+            return []
+        for _ in range(MOST_REDONE):
+            try:
+                return self._transaction(units, wait_ms)
+            except errors.UniqueViolation as error:
+                self._writer.roll_back()
+                trouble: Exception = error
+                if error.diag.constraint_name not in RACES:
+                    break
+            except LOCKED:
+                self._writer.roll_back()
+                if len(units) == 1:
+                    return [Busy()]
+                return self._halves(units, min(wait_ms, BUSY_MS))
+            except TOO_MUCH as error:
+                self._writer.roll_back()
+                if len(units) == 1 and not isinstance(error, errors.ProgramLimitExceeded):
+                    raise
+                trouble = error
+                break
+            except (*UNAVAILABLE, StoreUnavailable):
+                raise
+            except Exception as error:
+                self._writer.roll_back()
+                trouble = error
+                break
+        if len(units) == 1:
+            log.error("semel: a change breaks a rule of the database, and can never land", exc_info=trouble)
+            return [Broken(f"{type(trouble).__name__}: {trouble}")]
+        return self._halves(units, wait_ms)
+
+    def _halves(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
+        half = len(units) // 2
+        outcomes = self._land(units[:half], wait_ms)
+        behind: set[tuple[str, str]] = set()
+        for unit, outcome in zip(units[:half], outcomes, strict=True):
+            if isinstance(unit, Change) and outcome == Busy():
+                behind |= touched(unit)
+        rest: list[Unit] = []
+        held: set[int] = set()
+        for at, unit in enumerate(units[half:]):
+            if isinstance(unit, Change) and touched(unit) & behind:  # not stale: what it follows may yet land
+                behind |= touched(unit)
+                held.add(at)
+            else:
+                rest.append(unit)
+        others = iter(self._land(rest, wait_ms))
+        return [*outcomes, *(Busy() if at in held else next(others) for at in range(len(units) - half))]
+
+    def _transaction(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
+        transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms if wait_ms != LOCK_MS else 0)
+        outcomes = transaction.run(units)
+        self._doubt = self._doubt and not transaction.wrote
+        if transaction.wrote:
+            self._hints.tell()
+        return outcomes
+
+    # --- sessions ---
+
+    def open_session(self, row: SessionRow) -> None:
+        """A new life."""
+        self._beats.transaction(("open_session", tuple(row)))
+
+    def beat(self, session: str, known: Sequence[str], nonce: str, number: int) -> bool:
+        """Compare-and-set on the own beat. False: fenced, or not this store any more."""
+        call = ("beat", {"id": session, "known": text_array(known), "nonce": nonce, "number": number})
+        return self._beats.transaction(call)[0].changed == 1
+
+    def fence(self, session: str, nonce: str | None, how: str) -> bool:
+        """Compare-and-set on a watched beat. Waits for what that session has under way, half a second at most."""
+        calls = ("lock_to_fence", {"id": session}), ("fence", {"id": session, "nonce": nonce, "how": how})
+        return len(self._reader.transaction(*calls)[1].rows) == 1
+
+    def sessions(self) -> list[SessionRow]:
+        """Those that are not fenced."""
+        return [SessionRow(*row) for row in self._all("living")]
+
+    def session(self, id: str) -> SessionRow | None:
+        """One session, fenced or not."""
+        row = self._one("session", (id,))
+        return SessionRow(*row) if row else None
+
+    # --- reads ---
+
+    def _read(self, *calls: tuple[str, Any]) -> list[Answer]:
+        """Read; once more on a fresh connection if the one at hand turns out to be cut."""
+        with self._reader.lock:
+            had = self._reader.pid
+            try:
+                return self._reader.transaction(*calls)
+            except StoreUnavailable:
+                if not had or self._reader.pid:
+                    raise
+            return self._reader.transaction(*calls)
+
+    def _all(self, name: str, params: Any = None) -> list[Any]:
+        return self._read((name, params))[0].rows
+
+    def _one(self, name: str, params: Any = None) -> Any:
+        return next(iter(self._all(name, params)), None)
+
+    def head(self, tenant: str, stream: str) -> Head:
+        """Where a stream stands."""
+        row = self._one("head", (tenant, stream))
+        return Head(*row) if row else Head(0, GENESIS)
+
+    def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]:
+        """A stream's rows, in order."""
+        return [Row(*row) for row in self._all("rows", (tenant, stream, after))]
+
+    def task(self, tenant: str, task: str) -> TaskRow | None:
+        """One task's row."""
+        row = self._one("task", (tenant, task))
+        return TaskRow(*row) if row else None
+
+    def find_task(self, tenant: str, kind: str, key: str) -> str | None:
+        """The id of the task of that key."""
+        row = self._one("find_task", (tenant, kind, key))
+        return row[0] if row else None
+
+    def tasks(
+        self,
+        tenant: str | None,
+        *,
+        delivery: str = "",
+        execution: str = "",
+        kind: str = "",
+        queue: str = "",
+        after: str = "",
+        limit: int = 100,
+    ) -> list[TaskRow]:
+        """Tasks, newest first."""
+        wanted = {"delivery": delivery, "execution": execution, "kind": kind, "queue": queue, "after": after, "limit": limit}
+        return [TaskRow(*row) for row in self._all("tasks", {"tenant": tenant, **wanted})]
+
+    def effect(self, tenant: str | None, key: str) -> EffectRow | None:
+        """One effect's row."""
+        row = self._one("effect_of_any_tenant", (key,)) if tenant is None else self._one("effect", (tenant, key))
+        return EffectRow(*row) if row else None
+
+    def effects(
+        self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100
+    ) -> list[EffectRow]:
+        """Effects, by key."""
+        wanted = {"tenant": tenant, "state": state, "task": task, "after": after, "limit": limit}
+        return [EffectRow(*row) for row in self._all("effects", wanted)]
+
+    def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
+        """The unknown-work queue, oldest first."""
+        return [UnknownRow(*row) for row in self._all("unknown", {"tenant": tenant, "limit": limit})]
+
+    def held(self, session: str) -> list[InflightRow]:
+        """The tasks that are leased to a session."""
+        return [InflightRow(*row) for row in self._all("held", (session,))]
+
+    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+        """Tasks of fenced or missing sessions."""
+        rows = self._all("orphans", (*(after or ("", "", "")), limit))
+        return [(InflightRow(*row[:3]), row[3]) for row in rows]
+
+    def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
+        """How many of each state, by ledger."""
+        ledgers = ("delivery", "execution", "effect")
+        answers = self._read(*((f"count_{ledger}", {"tenant": tenant}) for ledger in ledgers))
+        return {ledger: dict(answer.rows) for ledger, answer in zip(ledgers, answers, strict=True)}
+
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+        """When the first waiting task of these falls due."""
+        groups = self._floors.groups([(queue, kind) for queue in queues for kind in kinds], self._look)
+        if not groups:
+            return None
+        columns = list(zip(*groups, strict=True))
+        found = self._all("dues", {
+            "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),
+            "floors": int_array(columns[3]),
+        })  # fmt: skip
+        return min((due for (due,) in found), default=None)
+
+    def _look(self, pairs: Sequence[Pair]) -> list[Group]:
+        wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
+        return [Group(*row) for row in self._all("look", wanted)]
+
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+        """What waits in these queues and is of none of these kinds."""
+        return [(q, kind) for q, kind in self._all("kinds", {"queues": text_array(queues)}) if kind not in kinds]
+
+    def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
+        """All streams, in order, a page at a time."""
+        return [(row[0], row[1]) for row in self._all("streams", (*after, limit))]
+
+    def holds(self, tables: Tables) -> list[str]:
+        """Which of these rows the tables do not hold exactly so."""
+        wrong = []
+        if tables.task is not None:
+            found = self.task(tables.task.tenant, tables.task.task)
+            if found != tables.task:
+                wrong.append(f"task row is {found}, the journal says {tables.task}")
+        for name, row in (("ready", tables.ready), ("inflight", tables.inflight)):
+            if row is not None and not self._all(f"has_{name}", tuple(row)):
+                wrong.append(f"{name} row is missing: {row}")
+        for effect in tables.effects:
+            held = self.effect(effect.tenant, effect.key)
+            if held != effect:
+                wrong.append(f"effect row is {held}, the journal says {effect}")
+        for unknown in tables.unknown:
+            there = self._one("unknown_row", unknown[:2])
+            if there is None or UnknownRow(*there) != unknown:
+                wrong.append(f"unknown row is {there}, the journal says {unknown}")
+        return wrong
+
+    def sizes(self) -> dict[str, int]:
+        """How many rows each table has."""
+        return dict(zip(("task", "ready", "inflight", "effect", "unknown"), self._one("sizes"), strict=True))
+
+    def changed(self) -> int:
+        """Moves soon after another process has written, if the hint came through (`pglisten`)."""
+        if self._closed:
+            raise StoreUnavailable("the store is closed; make a new semel.App to go on")
+        return self._hints.changed()

@@ -1,0 +1,283 @@
+"""What a batch costs: two round trips, as many statements for a hundred changes as for one, and no plan that grows.
+
+The tables hold 10^5 rows each that nobody has analyzed: a plan must be right without statistics.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg._queries import PostgresQuery
+from psycopg.adapt import Transformer
+from rivals import Rival, until
+
+from semel.machine import journal as j
+from semel.machine.projection import ReadyRow
+from semel.store.contract import Landed
+from semel.store.pgclaims import Floors, Group
+from semel.store.pglink import SETTINGS, SQL, int_array, text_array
+from semel.store.postgres import BEATS, READER, WRITER, Postgres
+from semel.testing.conformance_kit import Stream, claimed, claiming, one, session, task
+
+Make = Callable[[], Postgres]
+ROWS = 100_000
+FILL = f"""
+INSERT INTO semel.journal SELECT 't', 's' || n / 10, n % 10, 'k', 'a', 1, 1, '{{}}', 'i', '\\x00'
+    FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.task SELECT 't', 's' || n, 'k', 'k' || n, 'q', 0, 1, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, ''
+    FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.task_key SELECT 't', 'k', 'k' || n, 's' || n FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.effect SELECT 't', 'e' || n, 's' || n, 's' || n, 'charge', 'confirmed', 1 FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.ready SELECT 'q', 'k' || n % 3, n % 5, n, 't', 's' || n FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.inflight SELECT 'x' || n % 100, 't', 's' || n FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.unknown SELECT 't', 'e' || n, 's' || n, 'charge', n FROM generate_series(1, {ROWS}) n;
+INSERT INTO semel.session SELECT 'x' || n, 1, 'n', 1, 1, 'h', 'b', 1, 1, 1, 1, '', 1 FROM generate_series(1, 1000) n;
+INSERT INTO semel.living SELECT 'x' || n FROM generate_series(1, 100) n;
+"""
+
+S = {"tenants": text_array("tt"), "streams": text_array(["s1", "s2"])}
+READY = {
+    "queue": text_array("q"), "kind": text_array(["k1"]), "rank": int_array([1]), "due": int_array([1]),
+    "tenant": text_array("t"), "task": text_array(["s1"]),
+}  # fmt: skip
+PLACES = {"queues": text_array("q"), "kinds": text_array(["k1"]), "ranks": int_array([1]), "floors": int_array([0])}
+WRITES: dict[str, Any] = {
+    "lock_living": {"ids": text_array(["x1"])},
+    "guards": {"ids": text_array(["x1"])},
+    "lock_tasks": S,
+    "lock_tasks_to_write": S,
+    "lock_effects": S,
+    "lock_effects_to_write": S,
+    "heads": S,
+    "keys": {"tenants": text_array("t"), "kinds": text_array("k"), "keys": text_array(["k1"])},
+    "ids": {**S, "seqs": int_array([1, 2])},
+    "rows_of": S,
+    "delete_ready": READY,
+    "delete_inflight": {"session": text_array(["x1"]), "tenant": text_array("t"), "task": text_array(["s1"])},
+    "delete_unknown": {"tenant": text_array("t"), "key": text_array(["e1"])},
+    "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
+    "candidates": {**PLACES, "at": 10, "limit": 5},
+}
+BEATING: dict[str, Any] = {"beat": {"id": "x1", "known": text_array("n"), "nonce": "m", "number": 2}}
+READS: dict[str, Any] = {
+    "dues": PLACES,
+    "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
+    "kinds": {"queues": text_array("q")},
+    "head": ("t", "s1"),
+    "rows": ("t", "s1", 0),
+    "task": ("t", "s1"),
+    "find_task": ("t", "k", "k1"),
+    "effect": ("t", "e1"),
+    "held": ("x1",),
+    "lock_to_fence": {"id": "x1"},
+    "session": ("x1",),
+    "fence": {"id": "x1", "nonce": None, "how": "dead"},
+    "unknown": {"tenant": None, "limit": 10},
+    "has_ready": ("q", "k1", 1, 1, "t", "s1"),
+}
+
+
+@pytest.fixture(scope="module")
+def planner(own_database: str) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to a large store, on which nothing is ever written."""
+    with psycopg.connect(own_database, autocommit=True) as raw:
+        raw.execute("DROP SCHEMA IF EXISTS semel CASCADE")
+        Postgres(own_database).close()
+        raw.execute("SET synchronous_commit = off")
+        raw.execute(FILL)
+        yield raw
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The nodes of a plan."""
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)
+
+
+def generic_plan(raw: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]) -> dict[str, Any]:
+    """The plan that the store's own connection uses once the statement is prepared."""
+    for setting, value in {**SETTINGS, **settings}.items():
+        raw.execute("SELECT set_config(%s, %s, false)", (setting, value))
+    query = PostgresQuery(Transformer(raw))
+    query.convert(SQL[name], params)
+    values = params if isinstance(params, tuple) else [params[n] for n in query._order or ()]
+    raw.execute("DEALLOCATE ALL")
+    raw.execute(b"PREPARE p AS " + query.query)
+    given = psycopg.sql.SQL(", ").join(psycopg.sql.Literal(value) for value in values)
+    with raw.transaction(force_rollback=True):
+        row = raw.execute(psycopg.sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE p ({})").format(given), prepare=False).fetchone()
+    assert row is not None
+    return (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "settings"),
+    [
+        *((name, params, WRITER) for name, params in WRITES.items()),
+        *((name, params, BEATS) for name, params in BEATING.items()),
+        *((name, params, READER) for name, params in READS.items()),
+    ],
+)
+def test_no_plan_reads_a_whole_table(planner: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]) -> None:
+    small = ("meta", "living", "session")
+    for node in nodes(generic_plan(planner, name, params, settings)):
+        if node["Node Type"] in ("Seq Scan", "Hash Join", "Merge Join"):
+            assert node.get("Relation Name") in small, json.dumps(node)[:400]
+        if node["Node Type"] in ("Index Scan", "Index Only Scan"):
+            assert "Index Cond" in node or name == "unknown", f"walks the whole index: {json.dumps(node)[:400]}"
+
+
+def test_the_check_of_plans_can_fail(planner: psycopg.Connection[Any]) -> None:
+    settings = {"enable_indexscan": "off", "enable_bitmapscan": "off", "enable_seqscan": "on"}
+    try:
+        found = list(nodes(generic_plan(planner, "delete_unknown", WRITES["delete_unknown"], settings)))
+    finally:
+        planner.execute("RESET ALL")
+    assert any(node["Node Type"] == "Seq Scan" for node in found)
+
+
+def test_a_batch_is_two_round_trips_and_as_many_statements_for_a_hundred_as_for_one(make_store: Make) -> None:
+    store = make_store()
+    guard = session(store)
+    link, cost = store._writer, {}
+    for size in (1, 100):
+        store.commit([Stream(f"warm{size}").then()[0]])
+        before = link.trips, link.statements
+        changes = [task(f"k{size}-{n}")[0] for n in range(size)]
+        intents = [Stream(f"s{size}-{n}").then(guard=guard)[0] for n in range(size)]
+        assert store.commit([*changes, *intents]) == [Landed()] * size * 2
+        cost[size] = link.trips - before[0], link.statements - before[1]
+    assert cost[1] == cost[100]
+    assert cost[1][0] == 2
+    assert cost[1][1] <= 12
+
+
+def test_a_claim_of_a_hundred_costs_as_many_round_trips_as_of_one(make_store: Make) -> None:
+    store = make_store()
+    guard = session(store)
+    link, cost = store._writer, {}
+    store.commit([task(f"k{n}")[0] for n in range(102)])
+    for size in (1, 1, 100):
+        before = link.trips
+        assert len(claimed(one(store, claiming(guard, limit=size)))) == size
+        cost[size] = link.trips - before
+    assert cost[1] == cost[100] <= 7
+
+
+def test_rows_are_updated_in_place(make_store: Make, rival: Rival) -> None:
+    """HOT: nothing that changes is in an index, and pages keep room."""
+    store = make_store()
+    made = [task(f"k{n}", queue="") for n in range(30)]
+    store.commit([change for change, _ in made])
+    for _ in range(5):
+        made = [known.then(j.Stepped("x", "x")) for _, known in made]
+        assert store.commit([change for change, _ in made]) == [Landed()] * 30
+    guard = session(store)
+    for n in range(30):
+        assert store.beat(guard.session, [f"n{n}"], f"n{n + 1}", n + 1)
+    if rival.admin.info.server_version >= 150000:
+        for link in (store._writer, store._beats):
+            assert link._raw is not None
+            link._raw.execute("SELECT pg_stat_force_next_flush()")
+    sql = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE schemaname = 'semel' AND relname = %s"
+
+    def counted(table: str, updates: int) -> Any:
+        row = rival.admin.execute(sql, (table,)).fetchone()
+        return row if row and row[0] >= updates else None
+
+    for table, updates in (("task", 150), ("session", 30)):
+        done, hot = until(lambda t=table, u=updates: counted(t, u), f"statistics of {table}")  # type: ignore[misc]
+        assert hot >= done * 0.8, f"{hot} of {done} updates of {table} were in place"
+
+
+class TestFloors:
+    """Where to look: full looks while they are cheap, then a tenth of the time."""
+
+    def floors(self, cost: float) -> tuple[Floors, list[float], list[int]]:
+        now, looks = [0.0], [0]
+
+        def look(pairs: Any) -> list[Group]:
+            looks[0] += 1
+            now[0] += cost
+            return [Group("q", "k", 0, 500)]
+
+        found = Floors(lambda: now[0])
+        found_look = look
+        self.look = lambda: found.groups([("q", "k")], found_look)
+        return found, now, looks
+
+    def test_cheap_looks_are_all_full(self) -> None:
+        _, _, looks = self.floors(0.001)
+        for _ in range(10):
+            assert self.look() == [Group("q", "k", 0, 500)]
+        assert looks == [10]
+
+    def test_dear_ones_take_a_tenth_of_the_time(self) -> None:
+        _, now, looks = self.floors(0.1)
+        for _ in range(1000):
+            assert self.look() == [Group("q", "k", 0, 500)]
+            now[0] += 0.01
+        assert 7 <= looks[0] <= 12
+
+    def test_and_are_made_at_last(self) -> None:
+        _, now, looks = self.floors(100.0)
+        self.look()
+        now[0] += 5.1
+        self.look()
+        assert looks == [2]
+
+    def test_what_this_process_puts_in_is_not_missed(self) -> None:
+        floors, _, _ = self.floors(1.0)
+        self.look()
+        floors.lower(
+            [ReadyRow("q", "k", 0, 7, "t", "x"), ReadyRow("q", "k", -3, 9, "t", "y"), ReadyRow("r", "k", 0, 1, "t", "z")]
+        )
+        assert self.look() == [Group("q", "k", -3, 9), Group("q", "k", 0, 7)]
+
+    def test_nor_if_a_look_under_way_did_not_see_it(self) -> None:
+        floors, now, _ = self.floors(0.0)
+        floors.lower([ReadyRow("q", "k", 0, 7, "t", "x")])
+        now[0] += 0.5
+        assert self.look() == [Group("q", "k", 0, 7)]
+        now[0] += 10
+        assert self.look() == [Group("q", "k", 0, 500)]
+
+
+def test_dead_entries_under_a_held_snapshot_are_walked_once(make_store: Make, rival: Rival) -> None:
+    store = make_store()
+    store.commit([task("last", due=30_000)[0]])
+    rival.admin.execute(
+        "INSERT INTO semel.ready SELECT 'default', 'bill', 0, n, 'acme', 's' || n FROM generate_series(1, 20000) n"
+    )
+    rival.raw.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+    rival.raw.execute("SELECT 1")  # the snapshot is held from here
+    rival.admin.execute("DELETE FROM semel.ready WHERE due <= 20000")
+
+    def touched(floor: int) -> int:
+        params = {
+            "queues": text_array(["default"]), "kinds": text_array(["bill"]), "ranks": int_array([0]),
+            "floors": int_array([floor]), "at": 10**9, "limit": 10,
+        }  # fmt: skip
+        with psycopg.connect(_url(rival)) as raw:
+            for setting, value in WRITER.items():
+                raw.execute("SELECT set_config(%s, %s, true)", (setting, value))
+            row = raw.execute(b"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + SQL["candidates"], params).fetchone()
+            assert row is not None
+            plan = row[0][0]["Plan"]
+            raw.rollback()
+            return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
+
+    groups = store._floors.groups([("default", "bill")], store._look)
+    assert groups == [Group("default", "bill", 0, 30_000)]
+    assert touched(groups[0].floor) * 10 < touched(0)
+    assert claimed(one(store, claiming(session(store), limit=10))) == ["last"]
+
+
+def _url(rival: Rival) -> str:
+    info = rival.raw.info
+    return f"postgresql://{info.user}@{info.host}:{info.port}/{info.dbname}"

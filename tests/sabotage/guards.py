@@ -1,0 +1,155 @@
+"""The guards: what is taken out, and whose tests must notice. `old` stands exactly once in the file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EFFECTS = ("tests/machine/test_rules_effects.py",)
+TASKS = ("tests/machine/test_rules_tasks.py",)
+RECOVERY = ("tests/machine/test_recovery.py",)
+JOURNAL = ("tests/machine/test_journal.py",)
+KEYS = ("tests/machine/test_keys.py",)
+SESSION = ("tests/engine/test_session.py",)
+PERFORM = ("tests/engine/test_perform.py",)
+ACTING = ("tests/engine/test_acting.py",)
+STORE = ("tests/conformance/test_sqlite_store.py",)
+WRITER = ("tests/store/test_writer.py",)
+TIMER = ("tests/watchdog/test_watchdog_timer.py",)
+IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
+BAD = ("tests/app/test_bad_input.py",)
+
+
+@dataclass(frozen=True)
+class Guard:
+    """One guard: its rule and what it does; the edit that removes it; the tests of which one must fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+GUARDS = (
+    # --- machine/effects ---
+    Guard("R1 a disproof closes only its own submission", "machine/effects.py",
+          "effect = _sub(effect, event.n, open=False, ended=True)",
+          "effect = _sub(effect, event.n, close_all=True, ended=True)", EFFECTS),
+    Guard("R1 the age restarts only when clean", "machine/effects.py",
+          "clean_since=at if clean else effect.clean_since", "clean_since=at", EFFECTS),
+    Guard("R1 an earlier unknown counts while a further try is in flight", "machine/effects.py",
+          "return any(s.lost for s in self.open)", "return self.state is EffectState.AMBIGUOUS", TASKS),
+    Guard("R2 a late outcome never overwrites", "machine/effects.py",
+          "if sub.open and not effect.confirmed and standing.current and not sub.fenced:",
+          "if sub.open and not effect.confirmed:", EFFECTS),
+    Guard("R2 evidence is read before a not_found is believed", "machine/effects.py",
+          "    if c.seen and len(effect.sent) > c.seen:\n        return _no(Code.STALE_VIEW, f\"{effect.name} was submitted again "
+          "since it was looked for\")\n    if effect.told is not None:",
+          "    if c.seen and len(effect.sent) > c.seen:\n        return _no(Code.STALE_VIEW, f\"{effect.name} was submitted again "
+          "since it was looked for\")\n    if False:", EFFECTS),
+    Guard("R3 precedence: a stale token is told first", "machine/effects.py",
+          "    if not standing.current:\n        return _no(Code.STALE_TOKEN, f\"attempt {c.attempt} no longer owns the task\")\n"
+          "    if standing.suspended:", "    if standing.suspended:", EFFECTS),
+    Guard("R4 not_found waits for every sender to be quiet", "machine/effects.py",
+          "if not effect.quiet and not (answered is not None and answered.stopped):", "if False:", EFFECTS),
+    Guard("R4 not_found waits for settle", "machine/effects.py", "if c.waited_ms < c.settle_ms:", "if False:", EFFECTS),
+    Guard("R4 a fence quiets nothing that is unfenced", "machine/effects.py",
+          'return self.unfenced != "child" and (self.dead or (self.fenced and not self.unfenced))',
+          "return self.dead or self.fenced", EFFECTS),
+    Guard("R4 a person must say that an unfenced sender has stopped", "machine/effects.py",
+          "if any(s.unfenced and not s.quiet for s in effect.open) and not c.stopped:", "if False:", EFFECTS),
+    Guard("R4 a not_found says nothing of a later submission", "machine/effects.py",
+          "if c.seen and len(effect.sent) > c.seen:", "if False:", EFFECTS),
+    Guard("R9 a second wording in one attempt", "machine/effects.py", "if c.said is not None or standing.clean:",
+          "if standing.clean:", TASKS),
+    Guard("R9 another wording after a clean end", "machine/effects.py", "if c.said is not None or standing.clean:",
+          "if c.said is not None:", TASKS),
+    Guard("R9 a material argument may not change", "machine/effects.py", "if c.material != effect.material:", "if False:", TASKS),
+    Guard("R9 what is confirmed is not submitted again", "machine/effects.py", "if state is EffectState.CONFIRMED:", "if False:", TASKS),
+    Guard("R9 what is in flight is not submitted again", "machine/effects.py", "if state is EffectState.SUBMITTED:\n        return "
+          "_no(Code.IN_FLIGHT, f\"{effect.name} is in flight\")\n    if c.again:", "if c.again:", TASKS),
+    Guard("R11 a suspended attempt starts nothing", "machine/effects.py", "if standing.suspended:", "if False:", TASKS),
+    Guard("R21 a decision on what has moved on", "machine/effects.py",
+          "if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:",
+          "if effect.state is not EffectState.AMBIGUOUS:", EFFECTS),
+    Guard("invariant: nothing starts while something is unknown", "machine/effects.py", "if standing.unknown:", "if False:", TASKS),
+    Guard("limits: effects per task", "machine/effects.py", "if c.limit is not None and standing.used >= c.limit:", "if False:", TASKS),
+    # --- machine/tasks ---
+    Guard("R2 every end of an attempt loses its submissions", "machine/tasks.py",
+          "            if not s.lost:\n                lost.append(j.Lost(key, s.n, why, fenced=fenced, dead=dead))\n"
+          "            elif fenced and s.session",
+          "            if fenced and s.session", TASKS),
+    Guard("R8 an unknown joined key counts", "machine/tasks.py",
+          "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
+          "return sorted(task.unknown)", TASKS),
+    Guard("R8 a key's token rises with each intent", "machine/tasks.py",
+          "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", TASKS),
+    Guard("tokens rise with each claim", "machine/tasks.py",
+          "counter = (task.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, task.token & ((1 << EPOCH_SHIFT) - 1))", TASKS),
+    Guard("tokens never fall back to an older epoch", "machine/tasks.py",
+          "epoch = max(c.epoch, task.token >> EPOCH_SHIFT)", "epoch = c.epoch", TASKS),
+    Guard("a finished task has no open effect", "machine/tasks.py",
+          "    if _in_flight(task, shared):\n        return _no(Code.IN_FLIGHT", "    if False:\n        return _no(Code.IN_FLIGHT", TASKS),
+    Guard("only the owner ends an attempt", "machine/tasks.py",
+          "if isinstance(command, _OWNERS) and not task.owned(command.token):", "if False:",
+          ("tests/machine/test_cells_tasks.py",)),
+    Guard("a poison task runs alone before it is given up", "machine/tasks.py",
+          "if crashes < task.max_crashes or not task.alone:", "if crashes < task.max_crashes:", TASKS),
+    Guard("what must end with an unknown is reconciled first", "machine/tasks.py",
+          'last: j.Happened = j.Ending("dead_lettered", why, c.at) if unknown else j.DeadLettered(why)',
+          "last: j.Happened = j.DeadLettered(why)", TASKS),
+    # --- machine: the ladder, the journal, keys ---
+    Guard("R2 the ladder reads evidence first", "machine/recovery.py",
+          "if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):", "if False:", RECOVERY),
+    Guard("R13 a resend stays inside the retention", "machine/recovery.py",
+          "return max(0, rung.within_ms - margin - age)", "return rung.within_ms", RECOVERY),
+    Guard("R13 the age is the greater of the clocks'", "machine/recovery.py",
+          "age = max(facts.now_ms, facts.highest_ms) - effect.clean_since", "age = facts.now_ms - effect.clean_since", RECOVERY),
+    Guard("the chain covers every column", "machine/journal.py", "str(token), str(at), id, body)", "str(at), id, body)", JOURNAL),
+    Guard("the chain holds the row before", "machine/journal.py", "hasher = hashlib.sha256(previous)", "hasher = hashlib.sha256()", JOURNAL),
+    Guard("no float identifies an effect", "machine/keys.py", "if isinstance(value, float):", "if False:", KEYS),
+    # --- the store ---
+    Guard("R5 a change lands on the version and hash it was decided on", "store/batch.py",
+          "if self._head(p.tenant, p.stream) != p.expect", "if False", STORE),
+    Guard("R5 claims and intents land only unfenced", "store/batch.py", 'elif row[2]:', "elif False:", STORE),
+    Guard("R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:", STORE),
+    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema.sql", "BEFORE DELETE ON journal", "BEFORE DELETE ON session", STORE),
+    Guard("R15 a file put in the place of ours is another store", "store/sqlite.py",
+          "if not self.still_here():\n            return False", "if False:\n            return False", ("tests/store/test_sqlite_place.py",)),
+    Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
+    Guard("R6 an outcome rides with the next intent", "store/writer.py",
+          "while not self._closing and not self._waited_for and len(self._queue) < MOST:", "while not self._closing and not self._queue:", WRITER),
+    # --- engine ---
+    Guard("R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", PERFORM),
+    Guard("R5 anything that is not proof is a loss", "engine/perform.py",
+          "    return e.Lose(key, n, token, describe(error), ended=True), Unknown()",
+          "    return e.Disprove(key, n, token, describe(error)), Clean(error, False)", PERFORM),
+    Guard("R4 a timeout does not end the code", "engine/perform.py",
+          'f"no answer within {doing.seconds:g} s", ended=False))', 'f"no answer within {doing.seconds:g} s", ended=True))', ACTING),
+    Guard("R4 what the code left behind may act", "engine/perform.py",
+          "if isinstance(command, e.Lose) and not acting.quiet:", "if False:", ACTING),
+    Guard("R4 settle counts from when this process learnt", "engine/session.py",
+          "return int((now - known[1]) * 1000)", "return 10**9", SESSION),
+    Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", PERFORM),
+    Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
+          "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
+    Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await asyncio.shield(task)", "return await task", PERFORM),
+    Guard("R14 the whole TTL is watched", "engine/session.py", "if seen.still_seconds >= row.ttl_ms / 1000:",
+          "if seen.still_seconds >= row.ttl_ms / 4000:", SESSION),
+    Guard("R14 a gap is not watching", "engine/session.py", "gap if gap <= self.ttl / 2 else 0.0", "gap", SESSION),
+    Guard("R14 proof of death needs the same boot", "watchdog.py", "other.boot_id", "own.boot_id", IDENTITY),
+    Guard("R15 the deadline counts from the sending", "engine/session.py",
+          "        self.number += 1\n        self._nonces = [nonce]\n        self._acknowledged(sent)",
+          "        self.number += 1\n        self._nonces = [nonce]\n        self._acknowledged(self.desk.clock.boot())", SESSION),
+    Guard("R15 any nonce sent since is accepted", "engine/session.py", "self._nonces.append(nonce)", "pass", SESSION),
+    Guard("R15 a refused beat fences", "engine/session.py", "if not still_ours:", "if False:", SESSION),
+    Guard("R4 overdue code stops the beats", "engine/session.py", "if self._overdue() > self.ttl:", "if False:", SESSION),
+    Guard("R16 the kernel timer is armed", "watchdog.py", "if self.running == 1", "if self.running == -1", TIMER),
+    Guard("R16 after arming the deadline is checked", "engine/perform.py",
+          "if not attempt.session.alive():  # before arming", "if False:  # before arming", PERFORM),
+    Guard("R17 what is ours and unknown goes back", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", SESSION),
+    Guard("R17 what is held stays", "engine/session.py", "for row in self.desk.store.held(self.id)} - self.held", "for row in self.desk.store.held(self.id)}", SESSION),
+    Guard("an effect inside an effect is refused", "engine/runtime.py", '_set(inside, "an effect"), ', "", BAD),
+    Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
+    Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
+)  # fmt: skip
