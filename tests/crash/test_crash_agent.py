@@ -147,7 +147,7 @@ def test_a_person_answers_while_the_handler_still_lingers(lab: Lab) -> None:
 @pytest.mark.parametrize("fault", ["cut_after", "cut_before"])
 def test_another_tool_in_parallel_waits_while_one_is_unknown(lab: Lab, fault: str) -> None:
     """A branch of the handler that starts a second effect meanwhile is refused, and comes again later (the invariant)."""
-    lab.provider.fault(fault, action="mail")
+    lab.provider.fault(fault, action="mail")  # type: ignore[arg-type]
     lab.provider.fault("error_before", action="mail", asks=True, times=2)
     lab.worker("parallel")
     ref = lab.enqueue("two_tools", "r1", ref="r1")

@@ -108,3 +108,19 @@ def test_poison_is_dead_lettered_alone_and_its_neighbours_finish(lab: Lab) -> No
         lab.result(ref)
     lab.proved(*everybody, acts={"charge": 12})
     assert lab.app.tasks.list(delivery=semel.Delivery.DEAD_LETTERED)[0].id == poison.id
+
+
+def test_poison_in_an_effect_is_settled_before_it_is_dead_lettered(lab: Lab) -> None:
+    """Each death leaves an unknown behind: the last attempt only reconciles, and does not run the handler again."""
+    ref = lab.enqueue("poisoned_effect", "p", ref="p")
+
+    def over() -> bool:
+        if not any(worker.alive for worker in lab.workers):
+            lab.worker("many")
+        return lab.task(ref).delivery == "dead_lettered"
+
+    until("it is dead-lettered", over, 60)
+    assert len(lab.diary()) == 3
+    assert [e.body["verdict"] for e in lab.events(ref, "found")] == ["not_found"] * 3
+    assert lab.task(ref).crashes == 3
+    lab.proved(ref, acts={})

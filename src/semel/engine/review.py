@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
+from semel.engine.data import NotRecordable
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.requests import Request
 from semel.errors import Misuse, Refused
@@ -45,7 +46,10 @@ def resolve(
         ledger.key_stream(row.key)
     result: Json = None
     if isinstance(verdict, Confirmed):
-        name, result = "confirmed", encode(verdict.result)
+        try:
+            name, result = "confirmed", encode(verdict.result)
+        except NotRecordable as error:
+            raise Misuse(f"Confirmed(...) of {row.name}: {error}; give its result as the effect's return annotation has it") from None
     elif isinstance(verdict, NotFound):
         name = "not_found"
     elif isinstance(verdict, Conflict):

@@ -260,7 +260,7 @@ class Session:
         for tenant, task in unknown & self.strange:
             ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
             if ledger is not None and ledger.state.session == self.id:
-                land(ledger, tasks.Park(ledger.state.token, "claimed, and the answer was lost", self.desk.clock.wall_ms()))
+                land(ledger, tasks.Park(ledger.state.token, "its own session holds it no more", self.desk.clock.wall_ms()))
         self.strange = unknown
 
 

@@ -7,7 +7,7 @@ import signal
 import time
 from datetime import timedelta
 
-from agent import RETRY, app, charge, mail, publish
+from agent import LOOKED, RETRY, app, charge, mail
 from wire import gate, note
 
 import semel
@@ -48,7 +48,14 @@ def poison(ref: str) -> str:
     return "never"
 
 
-@app.task(intent=("ref",), retry=RETRY)
-def hangs(ref: str) -> str:
-    """Sends, and then its code does not end."""
-    return publish(ref, "good day")
+@app.effect(intent=("ref",), recovery=LOOKED)
+def deadly(submission: semel.Submission, ref: str) -> str:
+    """Kills the worker in mid-effect, before anything is sent."""
+    note("deadly")
+    os.kill(os.getpid(), signal.SIGKILL)
+    return "never"
+
+
+@app.task(intent=("ref",), retry=semel.Retry(max_crashes=3, backoff=timedelta(seconds=0.1)))
+def poisoned_effect(ref: str) -> str:
+    return deadly(ref)
