@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 from semel import direct
@@ -250,6 +251,15 @@ class App:
         from semel.store.sqlite import SQLite
 
         return SQLite(place_of(self._url))
+
+    def expect_store(self) -> None:
+        """Raise `Misuse` if the store's file is not there: then it was removed, and a new one would know nothing."""
+        place = place_of(self._url)
+        if place != ":memory:" and not Path(place).exists():
+            raise Misuse(
+                f"the store {place} was here when this worker first started, and is gone; a new one would do everything again; "
+                f"put it back, or start the worker anew to begin with nothing"
+            )
 
     def load(self) -> None:
         """Import the modules that declare what this app runs."""

@@ -222,7 +222,7 @@ class Task(Generic[P, T]):
                 keys.check_intent(value, f"{what}: intent {name}")
             key = keys.task_key(intent)
         due = 0 if options.run_at is None else int(options.run_at.timestamp() * 1000)
-        return Order(self._app.tenant_of(options.tenant), work.name, key, data, work.queue, options.priority, due)
+        return Order(self._app.tenant_of(options.tenant), work.first_name, key, data, work.queue, options.priority, due)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
         """Accept the task, durably. The same key again is the same task."""

@@ -47,7 +47,7 @@ def unsettled(ref: Ref[Any], state: tasks.Task, cause: BaseException | None = No
     """Raise `Unsettled` with what is on record, and the line to type next."""
     why = why_of(state)
     said = f": {state.why}" if state.why else ""
-    raise Unsettled(ref, why, f"task {ref.id} is {why}{said}; see: semel why {ref.id}") from cause
+    raise Unsettled(ref, why, f"task {ref.id} ({state.kind} {state.key}) is {why}{said}; see: semel why {ref.id}") from cause
 
 
 def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:

@@ -36,13 +36,16 @@ from typing import Any, NamedTuple, NoReturn
 from semel.errors import Misuse
 from semel.watchdog import proc_is_ours, read_stat
 
-__all__ = ["CONFIGURATION_ERROR", "SUPERVISOR_VARIABLE", "die_with_parent", "supervise"]
+__all__ = ["CONFIGURATION_ERROR", "RESTART_VARIABLE", "SUPERVISOR_VARIABLE", "die_with_parent", "supervise"]
 
 CONFIGURATION_ERROR = 2
 """A worker's exit code for: starting me again changes nothing."""
 
 SUPERVISOR_VARIABLE = "SEMEL_SUPERVISOR"
 """Set in each worker's environment: the supervisor's pid, for `die_with_parent`."""
+
+RESTART_VARIABLE = "SEMEL_RESTARTS"
+"""Set in each worker's environment: how many there have been in its place before it."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -176,6 +179,7 @@ class _Slot:
     started: float = 0.0
     due: float | None = 0.0  # when to start it next (monotonic seconds); None while it runs or once it is over
     quick_deaths: int = 0
+    starts: int = 0
     code: int = 0  # of the last one that ended
 
 
@@ -193,6 +197,7 @@ class _Supervisor:
         self._pid = os.getpid()
         self._slots = [_Slot() for _ in range(processes)]
         self._stops = 0
+        self._restarts = 0  # of the place whose worker is being started
         self._sweeping = False
         self._killed: set[int] = set()  # orphans, for the report
         self._unkillable: set[int] = set()
@@ -264,6 +269,8 @@ class _Supervisor:
                 self._start(slot)
 
     def _start(self, slot: _Slot) -> None:
+        self._restarts = slot.starts
+        slot.starts += 1
         # Held back around the fork: a signal that reached the child before it has the default handlers would be lost
         watched = {*_STOP_SIGNALS, signal.SIGCHLD}
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
@@ -298,7 +305,7 @@ class _Supervisor:
         os.setsid()  # a group of its own, and no terminal: its Ctrl-C goes to the supervisor alone
         die_with_parent(self._pid)
         self._wake.restore()
-        os.environ.update(self._env, **{SUPERVISOR_VARIABLE: str(self._pid)})
+        os.environ.update(self._env, **{SUPERVISOR_VARIABLE: str(self._pid), RESTART_VARIABLE: str(self._restarts)})
         if not callable(self._target):
             return _exec(self._target, mask)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -146,3 +146,16 @@ def test_an_unknown_effect_survives_its_worker_and_its_provider(lab: Lab) -> Non
     lab.restart_provider()
     assert lab.result(ref) == lab.acts("mail")[0].id
     lab.proved(ref, acts={"mail": 1})
+
+
+@pytest.mark.parametrize("action", ["charge", "store"])
+def test_a_provider_that_fails_for_long_is_asked_again_in_the_end(make_lab: Callable[..., Lab], action: str) -> None:
+    """The waits outgrow what an attempt may wait in place: the task is given back meanwhile, and yet the time passes."""
+    lab = make_lab(CRASH_HOLD="0.25")
+    lab.provider.fault("error_before", action=action, times=5)
+    lab.worker()
+    ref = lab.enqueue("sync_work", "r1", action=action, ref="r1")
+    lab.result(ref)
+    assert len(lab.events(ref, "intended")) == 6
+    assert lab.events(ref, "parked")
+    lab.proved(ref, acts={action: 1})

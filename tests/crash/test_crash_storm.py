@@ -60,7 +60,7 @@ def test_a_storm(lab: Lab, seed: int, request: pytest.FixtureRequest) -> None:
     """Every task ends done, with one act each, whatever happened on the way."""
     chance = random.Random(seed * 1000 + request.node.callspec.params.get("crash_round", 0))
     for kind in ("cut_after", "error_after", "cut_before", "error_before"):
-        lab.provider.fault(kind, probability=0.06, times=1000, seed=seed)  # type: ignore[arg-type]
+        lab.provider.fault(kind, probability=0.06, times=1000, seed=seed)
     refs = []
     for n in range(TASKS):
         action = chance.choice(sorted(ACTIONS))

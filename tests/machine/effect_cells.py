@@ -116,6 +116,11 @@ def resubmitted_disproved() -> Bench:
     return resubmitted().do(e.Disprove(KEY, 2, SECOND, "connection refused"))
 
 
+def resubmitted_barred() -> Bench:
+    """The provider refused the second for good: that one did nothing, and no further one is sent."""
+    return resubmitted().do(e.Disprove(KEY, 2, SECOND, "the name is a stranger's", final=True))
+
+
 def told_returned() -> Bench:
     """Its sender was fenced, and then said that it had happened (R2)."""
     return fenced().do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
@@ -183,7 +188,8 @@ STATES: dict[str, Callable[[], Bench]] = {
     for build in (
         none, disproved, settled_not_found, declined, told_after_not_found, submitted, submitted_anew, resubmitted,
         unended, ended, fenced, dead, unfenced_process, unfenced_process_dead, unfenced_child, resubmitted_lost,
-        resubmitted_disproved, told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
+        resubmitted_disproved, resubmitted_barred,
+        told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
         conflict, conflict_answered, answered_conflict, confirmed, confirmed_unrecorded, confirmed_second,
     )
 }  # fmt: skip

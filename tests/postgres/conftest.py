@@ -34,32 +34,53 @@ def _named(url: str, database: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def own_database(server_url: str) -> Iterator[str]:
-    """The URL of a database for this test process."""
-    name = f"semel_test_{os.getpid()}"
+def make_database(server_url: str) -> Iterator[Callable[[str], str]]:
+    """Makes a database for this test process, and gives its URL; it is dropped at the end."""
+    made: list[str] = []
     with psycopg.connect(server_url, autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
-        yield _named(server_url, name)
-        admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+        def make(purpose: str) -> str:
+            made.append(f"semel_{purpose}_{os.getpid()}")
+            admin.execute(f"CREATE DATABASE {made[-1]} TEMPLATE template0 ENCODING 'UTF8'")
+            return _named(server_url, made[-1])
+
+        yield make
+        for name in made:
+            admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def own_database(make_database: Callable[[str], str]) -> str:
+    """The URL of a database that the tests of this process use one after the other."""
+    return make_database("test")
+
+
+ALONE = """SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()"""
+TABLES = ("journal", "task", "task_key", "ready", "inflight", "effect", "unknown", "session", "living")
 
 
 @pytest.fixture
-def empty_database(own_database: str) -> Iterator[str]:
+def empty_database(own_database: str) -> str:
     """The URL of a database without a schema, to which nobody is connected (making a database anew takes a second)."""
     with psycopg.connect(own_database, autocommit=True) as admin:
-        admin.execute(
-            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        admin.execute(ALONE)
         admin.execute("DROP SCHEMA IF EXISTS semel CASCADE")
-    yield own_database
+    return own_database
 
 
 @pytest.fixture
-def database(empty_database: str) -> str:
-    """The URL of a database of the test's own, with a schema."""
-    Postgres(empty_database).close()
-    return empty_database
+def database(own_database: str) -> str:
+    """The URL of a database of the test's own: its schema has been made, and its tables are empty."""
+    with psycopg.connect(own_database) as admin:
+        admin.execute(ALONE)
+        if admin.execute("SELECT to_regclass('semel.meta') IS NOT NULL").fetchone() != (True,):
+            Postgres(own_database).close()
+        admin.execute("SET LOCAL session_replication_role = replica")  # the journal's triggers sleep
+        for table in TABLES:
+            admin.execute(f"DELETE FROM semel.{table}")
+        admin.execute("UPDATE semel.meta SET value = gen_random_uuid()::text WHERE name = 'id'")
+    return own_database
 
 
 @pytest.fixture

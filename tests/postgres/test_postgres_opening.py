@@ -28,12 +28,15 @@ def test_ten_that_start_at_once_make_one_schema(empty_database: str) -> None:
         store.close()
 
 
-def test_a_newer_schema_is_refused_and_left_alone(database: str) -> None:
+def test_a_newer_schema_is_refused_and_left_alone(empty_database: str) -> None:
+    database = empty_database
+    Postgres(database).close()
     with psycopg.connect(database, autocommit=True) as raw:
         raw.execute("UPDATE semel.meta SET value = '99' WHERE name = 'schema'")
         with pytest.raises(Misuse, match=r"version 99.*pip install -U semel"):
             Postgres(database)
         assert raw.execute("SELECT value FROM semel.meta WHERE name = 'schema'").fetchone() == ("99",)
+        raw.execute("DROP SCHEMA semel CASCADE")
 
 
 def test_a_schema_of_something_else_is_refused(empty_database: str) -> None:
@@ -43,6 +46,7 @@ def test_a_schema_of_something_else_is_refused(empty_database: str) -> None:
         raw.execute("INSERT INTO semel.meta VALUES ('mine', 'x')")
         with pytest.raises(Misuse, match="something else's"):
             Postgres(empty_database)
+        raw.execute("DROP SCHEMA semel CASCADE")
 
 
 def test_a_role_that_may_not_make_the_schema_is_told_how(empty_database: str) -> None:

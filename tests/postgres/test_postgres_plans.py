@@ -82,11 +82,11 @@ READS: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def planner(own_database: str) -> Iterator[psycopg.Connection[Any]]:
+def planner(make_database: Callable[[str], str]) -> Iterator[psycopg.Connection[Any]]:
     """A connection to a large store, on which nothing is ever written."""
-    with psycopg.connect(own_database, autocommit=True) as raw:
-        raw.execute("DROP SCHEMA IF EXISTS semel CASCADE")
-        Postgres(own_database).close()
+    url = make_database("plans")
+    Postgres(url).close()
+    with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("SET synchronous_commit = off")
         raw.execute(FILL)
         yield raw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -10,6 +11,7 @@ from rivals import Doing, Rival, until
 from semel.machine import journal as j
 from semel.model import Delivery
 from semel.store.contract import Busy, Claims, Exists, Fenced, Head, Landed, Stale
+from semel.store.pglink import text_array
 from semel.store.postgres import Postgres
 from semel.testing.conformance_kit import TENANT, Stream, claimed, claiming, one, session, task
 
@@ -95,6 +97,20 @@ class TestAppends:
         assert doing.result() == [Landed(), Landed()]
         assert moving.result() == [Landed()]
 
+    def test_what_is_checked_and_written_in_one_batch_is_locked_as_for_writing(self, make_store: Make, rival: Rival) -> None:
+        """Two that share a lock, and then both want to write, would wait for each other."""
+        store = make_store()
+        change, known = task("k")
+        assert one(store, change) == Landed()
+        rival.run("lock_tasks", {"tenants": text_array([TENANT]), "streams": text_array([known.state.id])})
+        intent, _ = Stream("s").then(checks=((TENANT, known.state.id, 1),))
+        doing = Doing(lambda: store.commit([intent, known.then(j.Stepped("x", "x"))[0]]))
+        until(rival.waited_for, "the batch waits for the rival's share")
+        waiting = rival.admin.execute("SELECT query FROM pg_stat_activity WHERE cardinality(pg_blocking_pids(pid)) > 0")
+        assert [row[0] for row in waiting if "FOR NO KEY UPDATE" in row[0]], "before it has written anything"
+        rival.raw.rollback()
+        assert doing.result() == [Landed(), Landed()]
+
     def test_batches_that_meet_in_opposite_order_all_end(self, make_store: Make) -> None:
         first, second = make_store(), make_store()
         for _ in range(10):
@@ -156,14 +172,17 @@ class TestFences:
 class TestClaims:
     """SKIP LOCKED, and what it does not skip."""
 
-    def test_what_a_rival_is_claiming_is_skipped(self, make_store: Make, rival: Rival) -> None:
+    @pytest.mark.usefixtures("patient")
+    def test_what_a_rival_is_claiming_is_skipped_and_not_waited_for(self, make_store: Make, rival: Rival) -> None:
         store = make_store()
         changes = [task(f"k{n}", due=100 + n)[0] for n in range(4)]
         assert store.commit(changes) == [Landed()] * 4
         rival.raw.execute("SELECT 1 FROM semel.ready WHERE due IN (100, 102) FOR UPDATE")
         guard = session(store)
+        began = time.monotonic()
         assert claimed(one(store, claiming(guard, limit=2))) == ["k1", "k3"]
         assert claimed(one(store, claiming(guard, limit=2))) == []
+        assert time.monotonic() - began < 15, "the rival holds them for as long as it likes"
         rival.raw.rollback()
         assert claimed(one(store, claiming(guard, limit=4))) == ["k0", "k2"], "the rival gave them back"
 

@@ -13,6 +13,7 @@ from rivals import Doing, Proxy, Rival, until
 from semel.errors import StoreUnavailable
 from semel.machine import journal as j
 from semel.store.contract import Fenced, Landed
+from semel.store.pglisten import Hints
 from semel.store.postgres import Postgres
 from semel.testing.conformance_kit import TENANT, Stream, claimed, claiming, commit, one, session, task
 
@@ -23,6 +24,8 @@ Make = Callable[[], Postgres]
 def behind(proxy: Proxy) -> Iterator[Postgres]:
     """A store behind the proxy, whose connections are open."""
     store = Postgres(proxy.url)
+    store._hints.close()  # or a hint might be the request, or the answer, that is lost
+    store._hints = Hints(None)
     assert one(store, Stream("warm").then()[0]) == Landed()
     store.head(TENANT, "warm")
     yield store
@@ -105,9 +108,20 @@ class TestWarnings:
         store = make_store()
         assert one(store, Stream("warm").then()[0]) == Landed()
         rival.admin.execute("SET synchronous_commit = local")
+        rival.admin.execute("CHECKPOINT")  # the checkpointer is who makes the setting known, and it may be busy
         self.standbys(rival, "ANY 1 (nobody)")
+        probes: list[Doing] = []
+
+        def known() -> bool:
+            if not probes or probes[-1].done:
+                probes.append(Doing(lambda: rival.raw.execute("SELECT pg_logical_emit_message(true, '', ''); COMMIT; BEGIN")))
+            sql = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event = 'SyncRep'"
+            return bool(rival.admin.execute(sql, (rival.raw.info.backend_pid,)).fetchone())
+
+        until(known, "commits wait for a standby")
         yield store
         self.standbys(rival, "")
+        probes[-1].result()
 
     def standbys(self, rival: Rival, names: str) -> None:
         rival.admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{names}'")
@@ -185,6 +199,7 @@ class TestHandles:
         assert one(store, change) == Landed()
         store.head(TENANT, "s")
         store.changed()
+        until(store._hints.listening.is_set, "it listens")
         before = [link.pid for link in store._links]
         child = os.fork()
         if child == 0:
@@ -235,6 +250,12 @@ class TestHandles:
                 assert raw.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
                 assert raw.execute("SHOW enable_hashjoin").fetchone() == ("on",)
                 assert raw.execute("SHOW lock_timeout").fetchone() == ("0",)
+            link = store._writer
+            link.pipe(("begin", None), *link.locals())
+            assert link._raw is not None
+            assert link._raw.execute("SHOW enable_hashjoin").fetchone() == ("off",)
+            assert link._raw.execute("SHOW lock_timeout").fetchone() == ("200ms",)
+            link.roll_back()
             seen = store.changed()
             until(lambda: store.changed() != seen, "there is no listener behind a pool: it moves with time")
             assert store._links[3].pid == 0

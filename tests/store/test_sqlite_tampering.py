@@ -130,6 +130,8 @@ def test_a_pointer_that_is_there_already_breaks_its_own_change_alone(store: SQLi
     good, bad, more = (Stream(name).then(tables=t)[0] for name, t in (("a", Tables()), ("b", tables), ("c", Tables())))
     outcomes = commit(store, good, bad, more)
     assert [type(outcome) for outcome in outcomes] == [Landed, Broken, Landed]
+    assert isinstance(one(store, bad), Broken)
+    assert not store._writer.raw.in_transaction, "nobody else would get the lock"
     assert store.head(TENANT, "b").seq == 0
     assert store.holds(ALL) == []
 

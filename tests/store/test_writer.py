@@ -130,7 +130,8 @@ def test_outcomes_do_not_put_each_other_off(writer: Writer, paper: Paper, monkey
     while not first.is_set and time.monotonic() < end:
         writer.submit(unit("another"), waited_for=False)
         time.sleep(0.001)
-    assert first.is_set, "though there was always a newer one"
+    assert first.is_set
+    assert len(paper.batches[0]) < MOST, "its time was over, though there was always a newer one"
 
 
 def test_a_full_batch_of_outcomes_waits_for_nobody(writer: Writer, paper: Paper, long_linger: None) -> None:
@@ -302,7 +303,9 @@ def test_closing_has_no_patience(paper: Paper) -> None:
     paper.wrongs = [StoreUnavailable("away")] * 1000
     ticket = writer.submit(unit(1))
     until(lambda: paper.given)
+    began = time.monotonic()
     writer.close()
+    assert time.monotonic() - began < FOR_EVER / 2
     assert isinstance(ticket.value, StoreUnavailable)
 
 

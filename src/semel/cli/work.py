@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from semel.cli.reach import check_module, closing, load_app
 from semel.errors import Misuse
-from semel.supervise import SUPERVISOR_VARIABLE, die_with_parent, supervise
+from semel.supervise import RESTART_VARIABLE, SUPERVISOR_VARIABLE, die_with_parent, supervise
 
 COMMAND = "worker-process"
 log = logging.getLogger("semel")
@@ -43,6 +43,8 @@ def run(target: str, *, queues: Sequence[str] | None, concurrency: int, until_id
     die_with_parent(int(supervisor))
     app = load_app(target)
     to_stderr()
+    if os.environ.get(RESTART_VARIABLE, "0") != "0":
+        app.expect_store()  # a new one, in the place of one that was removed, would do everything a second time
     with closing(app):
         log.info("semel: worker %d works for %s", os.getpid(), target)
         app.run_worker(queues=list(queues) if queues else None, concurrency=concurrency, until_idle=until_idle)

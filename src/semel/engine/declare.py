@@ -55,6 +55,11 @@ class Effect:
     per_task: int | None
     formerly: tuple[str, ...]
 
+    @property
+    def first_name(self) -> str:
+        """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
+        return self.formerly[0] if self.formerly else self.name
+
 
 @dataclass(frozen=True)
 class Step:
@@ -83,6 +88,11 @@ class Work:
     limits: Limits
     timeout_ms: int | None
     formerly: tuple[str, ...]
+
+    @property
+    def first_name(self) -> str:
+        """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
+        return self.formerly[0] if self.formerly else self.name
 
 
 def names_of(value: object, field: str, what: str, known: Parameters) -> tuple[str, ...]:

@@ -75,7 +75,7 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
         attempt.desk.store.info.application,
         attempt.ledger.tenant,
         scope,
-        effect.name,
+        effect.first_name,
         {name: data[name] for name in effect.intent},
         occurrence,
         0,
@@ -124,15 +124,15 @@ def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decisio
     while True:
         said = attempt.said.get(call.key)
         decided = yield from open_submission(attempt, effect, call.key, e.Intend(
-            call.key, effect.name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number, attempt.token,
-            attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs), effect.timeout_ms,
-            attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
+            call.key, effect.first_name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number,
+            attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
+            effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
         ))  # fmt: skip
         if not isinstance(decided, Refusal):
             attempt.said[call.key] = call.digest
             return decided
         if decided.code in READABLE:
-            attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.name, decided.code, call.args))
+            attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
             result = decided.result
             if result is not None:
                 result = effect.result.decode(result)

@@ -99,8 +99,10 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be sent again: {error}", known.key)
         return
-    if move.wait_ms:
-        yield from hold(attempt, move.wait_ms, "waiting before it is sent again", known.key)
+    passed = attempt.clock.wall_ms() - known.sent[-1].at  # while the task was given back, too: else it would wait for ever
+    left = move.wait_ms - passed if passed >= 0 else 0
+    if left > 0:
+        yield from hold(attempt, left, "waiting before it is sent again", known.key)
         return_to = attempt.ledger.effect(known.key)
         if return_to is None or return_to.version != known.version:
             return

@@ -49,7 +49,9 @@ def resolve(
         try:
             name, result = "confirmed", encode(verdict.result)
         except NotRecordable as error:
-            raise Misuse(f"Confirmed(...) of {row.name}: {error}; give its result as the effect's return annotation has it") from None
+            raise Misuse(
+                f"Confirmed(...) of {row.name}: {error}; give its result as the effect's return annotation has it"
+            ) from None
     elif isinstance(verdict, NotFound):
         name = "not_found"
     elif isinstance(verdict, Conflict):

@@ -89,6 +89,7 @@ class Effect:
     evidence: tuple[Evidence, ...] = ()
     answered: j.Answered | None = None
     conflict: str = ""
+    barred: str = ""
     unavailable: int = 0
     unavailable_since: int = 0
     lost_at: int = 0
@@ -498,7 +499,9 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         )
     if isinstance(event, j.Disproved):
         effect = _sub(effect, event.n, open=False, ended=True)
-        return replace(effect, declined=event if event.final and not effect.open else effect.declined)
+        if event.final and effect.open:  # the provider's definite no to sending it again: only of that try, but no more tries
+            return replace(effect, barred=event.reason)
+        return replace(effect, declined=event if event.final else effect.declined)
     if isinstance(event, j.Lost):
         sub = effect.submission(event.n)
         assert sub is not None
@@ -533,7 +536,9 @@ def _apply_intended(effect: Effect | None, e: j.Intended, seq: int, at: int) -> 
         )
     clean = not effect.open
     if clean:
-        effect = replace(effect, lost_at=0, unavailable=0, unavailable_since=0)  # patience is for this unknown, not the last
+        effect = replace(
+            effect, lost_at=0, barred="", unavailable=0, unavailable_since=0
+        )  # patience is for this unknown, not the last
     return replace(
         effect, version=seq, sent=(*effect.sent, sent), clean_since=at if clean else effect.clean_since,
         args=e.args if e.digest else effect.args, digest=e.digest or effect.digest,

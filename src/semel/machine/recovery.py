@@ -112,13 +112,15 @@ def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
         if rung.kind in ("repeat", "resend"):
             sends += 1
             cap = _resend_cap(effect, rung, facts) if rung.kind == "resend" else None
-            if cap != 0 and _sending_ms(effect, facts) < PATIENCE_MS * sends:
+            if cap != 0 and not effect.barred and _sending_ms(effect, facts) < PATIENCE_MS * sends:
                 return Again(_backoff(effect), cap)
         if rung.kind == "lookup":
             lookups += 1
             since = effect.unavailable_since
             if not since or facts.now_ms - since < PATIENCE_MS * lookups:
                 return Look(index)
+    if effect.barred:
+        return Person(f"the provider refuses it, and an earlier try is unknown: {effect.barred}")
     return Person("nobody but a person can tell" if not lookups else "the provider could not be asked")
 
 

@@ -9,7 +9,7 @@
 | block      | leased                   | blocked: waits for a person                                                      |
 | lose lease | leased                   | queued (crashes + 1), or dead_lettered; what was submitted is ambiguous          |
 | cancel     | any but the ended        | acknowledged / cancelled; with an unknown: a reconcile-only attempt first        |
-| replay     | dead_lettered, acknowledged | queued; same task, same keys                                                  |
+| replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
 """
@@ -393,8 +393,10 @@ def _cancel(task: Task, c: Cancel, shared: Mapping[str, Key]) -> e.Decision | Re
 
 
 def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if task.delivery is Delivery.BLOCKED and not c.from_step:
+        return e.Decision((j.Unblocked(f"replayed: {c.why}", c.at),))  # the ladder is climbed again, from where it stands
     if not task.ended:
-        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended can be replayed")
+        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended, or is blocked, can be replayed")
     if c.from_step and not any(key.rsplit(":", 2)[0] == c.from_step for key in task.steps):
         return _no(Code.STALE_VIEW, f"the task has no recorded step {c.from_step!r}")
     return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
