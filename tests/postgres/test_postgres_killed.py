@@ -76,11 +76,11 @@ class Load:
 def test_no_acknowledged_change_is_missing_and_none_is_there_twice(own_cluster: clusters.Cluster) -> None:
     load = Load(own_cluster.url)
     try:
-        for n in range(5):
+        for n in range(4):
             seen = load.acknowledged
             until(lambda s=seen: load.acknowledged > s + 20 or load.trouble, "work goes on")  # type: ignore[misc]
             time.sleep(random.random() * 0.02)  # anywhere in a transaction
-            if n == 3:
+            if n == 2:
                 own_cluster.kill()
                 own_cluster.start()
             elif pid := load.store._writer.pid:

@@ -169,9 +169,10 @@ def test_a_claim_of_a_hundred_costs_as_many_round_trips_as_of_one(make_store: Ma
     assert cost[1] == cost[100] <= 7
 
 
-def test_rows_are_updated_in_place(make_store: Make, rival: Rival) -> None:
+def test_rows_are_updated_in_place(make_database: Callable[[str], str]) -> None:
     """HOT: nothing that changes is in an index, and pages keep room."""
-    store = make_store()
+    url = make_database("hot")
+    store, rival = Postgres(url), Rival(url)
     made = [task(f"k{n}", queue="") for n in range(30)]
     store.commit([change for change, _ in made])
     for _ in range(5):
@@ -193,6 +194,8 @@ def test_rows_are_updated_in_place(make_store: Make, rival: Rival) -> None:
     for table, updates in (("task", 150), ("session", 30)):
         done, hot = until(lambda t=table, u=updates: counted(t, u), f"statistics of {table}")  # type: ignore[misc]
         assert hot >= done * 0.8, f"{hot} of {done} updates of {table} were in place"
+    rival.close()
+    store.close()
 
 
 class TestFloors:

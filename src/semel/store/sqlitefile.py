@@ -36,7 +36,7 @@ def check_place(path: Path) -> None:
     if kind in NETWORK:
         raise Misuse(
             f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; "
-            f"use a local disk, or PostgreSQL for several machines"
+            f"put it on a local disk"
         )
     if point == path.resolve():
         raise Misuse(

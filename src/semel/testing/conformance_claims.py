@@ -115,8 +115,9 @@ class Claiming:
     def test_nothing_is_claimed_before_it_is_due(self, make_store: Make) -> None:
         store = make_store()
         accept(store, task("first", priority=9, due=AT + 1), task("now", due=AT), task("later", due=AT + 1))
-        guard = session(store)
-        assert claimed(one(store, claiming(guard))) == ["now"]
+        guard, asked = session(store), list[str]()
+        assert claimed(one(store, claiming(guard, refuse=lambda t: bool(asked.append(t.key))))) == ["now"]  # type: ignore[func-returns-value]
+        assert asked == ["now"], "of the others the store does not even ask"
         assert claimed(one(store, claiming(guard, at=AT))) == []
         assert claimed(one(store, claiming(guard, at=AT + 1))) == ["first", "later"]
 

@@ -136,7 +136,7 @@ def claiming(
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         state = tasks.fold(rows)
         decided = tasks.decide(state, tasks.Claim(guard.session, guard.epoch, at, direct=task is not None))
-        if isinstance(decided, Refusal) or refuse(state):
+        if refuse(state) or isinstance(decided, Refusal):
             return None
         known = Known(state, Head(rows[-1].seq, rows[-1].hash), tenant)
         change, after = known.then(*decided.events, guard=guard)
