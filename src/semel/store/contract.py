@@ -236,7 +236,7 @@ class Store(Protocol):
         ...
 
     def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
-        """Tasks of fenced or missing sessions, with how the session was fenced ("" if it is missing); a page at a time."""
+        """Tasks of fenced or missing sessions, with how the session was fenced ("missing" if there is none); a page at a time."""
         ...
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
