@@ -74,3 +74,20 @@ def test_a_person_answers_for_a_key_that_two_tasks_need(lab: Lab, moment: str) -
     lab.person(refs[0], "publish")
     assert [lab.result(ref) for ref in refs] == [lab.acts("publish")[0].id] * 2
     lab.proved(*refs, acts={"publish": 1})
+
+
+def test_who_swallows_that_another_task_has_it_in_hand_starts_nothing_more(lab: Lab) -> None:
+    """Nothing of its own is unknown, and yet its attempt is over (R11)."""
+    lab.arm("before.charge.1")
+    lab.worker("shared", concurrency=1)
+    refs = [lab.enqueue("shared_work", "t0", action="charge", ref="one")]
+    lab.arrived("before.charge.1")
+    lab.worker("shared", concurrency=1)
+    refs.append(lab.enqueue("shared_swallowing", "t1", ref="one"))
+    until("it has swallowed twice", lambda: len(lab.diary()) >= 2)
+    assert lab.acts("mail") == []
+    lab.open("before.charge.1")
+    assert lab.result(refs[1]) == f"{lab.acts('charge')[0].id} {lab.acts('mail')[0].id}"
+    assert lab.result(refs[0]) == lab.acts("charge")[0].id
+    assert {line for _, line in lab.diary()} == {"swallowed Suspended"}
+    lab.proved(*refs, acts={"charge": 1, "mail": 1})

@@ -69,6 +69,8 @@ def test_what_equals_a_default_and_is_none_is_written() -> None:
     """`0 == False`: a result of 0 is no result of None, and a final=0 would not be final=False."""
     for result in (0, False, "", [], {}, 0.0):
         assert identical(j.event_of("finished", j.body_of(j.Finished(result))), j.Finished(result))
+    mistyped = j.Disproved("sml_1", 1, "refused", final=0)  # type: ignore[arg-type]
+    assert identical(j.event_of("disproved", j.body_of(mistyped)), mistyped), "the hash is of what was said, to the letter"
 
 
 def test_every_event_class_has_a_kind_of_its_own_and_is_known() -> None:
