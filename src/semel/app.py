@@ -53,7 +53,7 @@ ALONE_TTL = timedelta(seconds=15)
 LEAST_TTL = timedelta(seconds=1)
 Watch = Literal["worker", "always", "never"]
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
-_left_behind: list[Any] = []  # a parent's connections in a forked child: neither used nor closed
+_left_behind: list[Any] = []  # a parent's runtimes in a forked child, kept so that nothing of them is finalised
 
 
 class App:
@@ -569,28 +569,7 @@ def current_work() -> direct.Work:
 # --- forks ------------------------------------------------------------------------------------------------------------
 
 
-def _held_locks() -> list[Any]:
-    runtimes = [app._runtime for app in list(_apps) if app._runtime is not None]
-    return [lock for runtime in runtimes for lock in getattr(runtime.desk.store, "locks", [])]
-
-
-_holding: list[Any] = []
-
-
-def _before_fork() -> None:
-    """No transaction may be under way: the child would inherit its locks in memory."""
-    for lock in _held_locks():
-        if lock.acquire(timeout=30):
-            _holding.append(lock)
-
-
-def _after_fork_in_parent() -> None:
-    while _holding:
-        _holding.pop().release()
-
-
 def _after_fork_in_child() -> None:
-    _holding.clear()
     for app in list(_apps):
         app._opening = threading.RLock()
         if app._runtime is not None:
@@ -599,4 +578,4 @@ def _after_fork_in_child() -> None:
             app._runtime = None
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+os.register_at_fork(after_in_child=_after_fork_in_child)

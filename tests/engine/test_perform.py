@@ -211,6 +211,28 @@ def test_r16_past_the_local_deadline_nothing_is_called(app: semel.App) -> None:
     assert "disproved" in kinds(app, task.ref)
 
 
+def test_r16_the_deadline_is_checked_after_arming(app: semel.App) -> None:
+    """Checked before only, a process that stood still in between would call past its deadline."""
+    calls = []
+
+    @app.effect(intent=())
+    def send(submission: semel.Submission) -> str:
+        calls.append(1)
+        return "sent"
+
+    runtime = app.runtime
+    arm = runtime.entering
+
+    def slow(*args: Any) -> Any:
+        runtime.session().alive = lambda: False  # type: ignore[method-assign]
+        return arm(*args)
+
+    runtime.entering = slow  # type: ignore[method-assign]
+    with pytest.raises(semel.Unsettled), app.work("k", kind="loop"):
+        send()
+    assert calls == [] and [effect.state for effect in app.effects.list()] == ["not_attempted"]
+
+
 def test_r17_a_caller_that_is_gone_before_its_call_is_disproved(app: semel.App) -> None:
     """The awaiting coroutine dies between the intent's commit and the call: the intent must not hang in flight."""
     from semel.engine.perform import called, perform

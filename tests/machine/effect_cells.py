@@ -98,6 +98,11 @@ def unfenced_child() -> Bench:
     )
 
 
+def unfenced_child_ended() -> Bench:
+    """Its code raised (it waited for its child no longer); the child acts on, and so does the session."""
+    return submitted().do(e.MarkUnfenced(KEY, 1, FIRST, "child")).do(e.Lose(KEY, 1, FIRST, "TimeoutExpired", ended=True))
+
+
 def settled_not_found() -> Bench:
     return ended().do(e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1))
 
@@ -187,7 +192,8 @@ STATES: dict[str, Callable[[], Bench]] = {
     build.__name__: build
     for build in (
         none, disproved, settled_not_found, declined, told_after_not_found, submitted, submitted_anew, resubmitted,
-        unended, ended, fenced, dead, unfenced_process, unfenced_process_dead, unfenced_child, resubmitted_lost,
+        unended, ended, fenced, dead, unfenced_process, unfenced_process_dead, unfenced_child,
+        unfenced_child_ended, resubmitted_lost,
         resubmitted_disproved, resubmitted_barred,
         told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
         conflict, conflict_answered, answered_conflict, confirmed, confirmed_unrecorded, confirmed_second,

@@ -163,6 +163,14 @@ def test_a_persons_not_found_on_what_nothing_can_quiet_goes_back_to_the_person()
     assert isinstance(move, r.Person) and "--process-stopped" in move.why
 
 
+def test_a_definite_no_to_a_resubmission_ends_the_resubmitting() -> None:
+    """The provider refuses to do it again, and the first try is as unknown as ever: looked for if it can be, else a person."""
+    barred = effect("resubmitted_barred")
+    for rungs in ((RESEND, ASK), (ALWAYS, ASK), (REPEAT, ASK)):
+        assert isinstance(r.next_move(barred, rungs, facts()), r.Person), rungs
+    assert r.next_move(barred, (RESEND, LOOKUP, ASK), facts()) == r.Look(1)
+
+
 def test_a_conflict_is_for_a_person_whatever_the_ladder() -> None:
     for rungs in ((RESEND, ASK), (LOOKUP, ASK), (REPEAT, ASK)):
         move = r.next_move(effect("conflict"), rungs, facts())

@@ -257,7 +257,7 @@ def test_r4_not_found_is_believed_when_the_sender_is_quiet_and_settle_is_over(st
     assert code(effect, settle(-1, settle_ms=0)) == "unknown_outstanding"
 
 
-@pytest.mark.parametrize("state", ["unended", "unfenced_process", "unfenced_child", "resubmitted_lost"])
+@pytest.mark.parametrize("state", ["unended", "unfenced_process", "unfenced_child", "unfenced_child_ended", "resubmitted_lost"])
 def test_r4_not_found_is_not_believed_while_a_sender_may_act(state: str) -> None:
     effect = effect_of(c.STATES[state]())
     assert not effect.quiet
@@ -291,7 +291,25 @@ def test_r4_a_child_of_a_process_that_nothing_fences_is_recorded_as_a_child() ->
     assert kinds(effect_of(bench), e.MarkUnfenced(c.KEY, 1, c.FIRST, "process")) == [], "and stays one"
 
 
-@pytest.mark.parametrize("state", ["unfenced_process", "unfenced_child"])
+def test_r4_the_end_of_its_code_does_not_quiet_a_child() -> None:
+    """`communicate(timeout=1)` raises, and what it waited for runs on."""
+    effect = effect_of(c.unfenced_child_ended())
+    assert effect.sent[0].ended and not effect.quiet
+
+
+@pytest.mark.parametrize("state", [name for name, build in c.STATES.items() if build().effect])
+def test_r4_what_is_beyond_proof_needs_a_person_and_nothing_else_does(state: str) -> None:
+    """Of such a sender no event that semel can see makes it quiet; of any other, its death does."""
+    for sent in effect_of(c.STATES[state]()).sent:
+        most = replace(sent, ended=True, fenced=True, dead=True)
+        assert not sent.beyond_proof or not sent.quiet
+        if sent.beyond_proof and sent.unfenced == "child":
+            assert not most.quiet
+        if not sent.unfenced:
+            assert most.quiet and not sent.beyond_proof
+
+
+@pytest.mark.parametrize("state", ["unfenced_process", "unfenced_child", "unfenced_child_ended"])
 def test_r4_a_person_must_say_that_an_unfenced_process_has_stopped(state: str) -> None:
     bench = c.STATES[state]()
     effect = effect_of(bench)

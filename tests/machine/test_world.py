@@ -130,9 +130,9 @@ class World:
         if s.code:
             found["times out"] = lambda: self._say(e.Lose(s.key, s.n, s.token, "no answer", ended=False))
             found["makes a child"] = lambda: self._child(s)
-        if s.code and not s.child:  # it has ended when what it started has
             lost = e.Lose(s.key, s.n, s.token, "ReadTimeout", ended=True)
             found["raises"] = lambda: self._ends(s, lost)
+        if s.code and not s.child:  # it cannot know what its child did
             refused = e.Disprove(s.key, s.n, s.token, "connection refused")
             answer = e.Confirm(s.key, s.n, s.token, s.n) if s.acted else refused
             found["is answered"] = lambda: self._ends(s, answer)

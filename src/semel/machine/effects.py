@@ -52,9 +52,14 @@ class Sent:
     @property
     def quiet(self) -> bool:
         """Whether its sender can act no more."""
-        if self.ended:
-            return True
-        return self.unfenced != "child" and (self.dead or (self.fenced and not self.unfenced))
+        if self.unfenced == "child":
+            return False  # its code may have ended and its process be dead: what it made acts on
+        return self.ended or self.dead or (self.fenced and not self.unfenced)
+
+    @property
+    def beyond_proof(self) -> bool:
+        """Whether only a person's word can quiet it: no waiting teaches more."""
+        return bool(self.unfenced) and (self.ended or self.fenced) and not self.quiet
 
 
 @dataclass(frozen=True, slots=True)

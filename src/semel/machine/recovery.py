@@ -134,7 +134,7 @@ def settle_after(rung: Rung, facts: Facts) -> int:
 def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
     ask = next((rung for rung in rungs if rung.kind == "ask"), Rung("ask"))
     left = settle_after(ask, facts)
-    if left < 0 and any(sent.fenced and sent.unfenced and not sent.quiet for sent in effect.open):
+    if left < 0 and any(sent.beyond_proof for sent in effect.open):
         return Person(f"nothing can prove that a sender of {effect.name} has stopped: say so (--process-stopped)")
     if left < 0:
         return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")

@@ -26,7 +26,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.model import Code, Delivery, Execution, Json, Refusal
 
-EPOCH_SHIFT = 32  # a token is (epoch, counter) in one integer
+EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
 HOUR_MS = 3_600_000
 
 
