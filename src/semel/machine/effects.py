@@ -52,9 +52,9 @@ class Sent:
     @property
     def quiet(self) -> bool:
         """Whether its sender can act no more."""
-        if self.unfenced == "child":
-            return False  # its code may have ended and its process be dead: what it made acts on
-        return self.ended or self.dead or (self.fenced and not self.unfenced)
+        if self.ended and self.unfenced != "child":  # else its code has ended, and what it made acts on
+            return True
+        return self.unfenced != "child" and (self.dead or (self.fenced and not self.unfenced))
 
     @property
     def beyond_proof(self) -> bool:
