@@ -12,7 +12,7 @@ from lab import Lab, until
 def test_the_store_file_is_replaced_by_an_older_copy(lab: Lab) -> None:
     """The worker notices that the path names another file, fences itself, and does nothing more (R15)."""
     first = lab.worker("many")
-    ref = lab.enqueue("many_charges", "r1", ref="r1", count=60)
+    ref = lab.enqueue("many_charges", "r1", ref="r1", count=40)
     until("it is at it", lambda: len(lab.acts("charge")) >= 3)
     lab.copy_store("old.db")
     at_the_copy = len(lab.acts("charge"))
@@ -23,11 +23,11 @@ def test_the_store_file_is_replaced_by_an_older_copy(lab: Lab) -> None:
     first.says("is fenced")
     assert [act.at - replaced for act in lab.acts("charge") if act.at > replaced + 2.0] == []
     done = len(lab.acts("charge"))
-    assert done < 60, "it must be stopped in the middle, or this shows nothing"
+    assert done < 40, "it must be stopped in the middle, or this shows nothing"
     second = lab.worker("many")
-    assert lab.result(ref) == 60
+    assert lab.result(ref) == 40
     assert {act.pid for act in lab.acts("charge")[done:]} == {second.pid}
-    lab.proved(ref, acts={"charge": 60})  # keyed: what the old copy had forgotten was sent again, and changed nothing
+    lab.proved(ref, acts={"charge": 40})  # keyed: what the old copy had forgotten was sent again, and changed nothing
 
 
 @pytest.mark.parametrize("kind", ["sync_work", "async_work"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -153,3 +155,48 @@ def test_a_sync_call_that_outlives_its_timeout(app: semel.App) -> None:
 
     enters_and_sees_one_act(app, provider, "sync", in_thread)
     assert ("lost", False) in lost_rows(app)
+
+
+def test_what_arrives_while_a_slow_lookup_runs_was_not_looked_for(app: semel.App) -> None:
+    """R4: settle is over only if it was over before the provider was asked."""
+    acts: list[int] = []
+
+    def find(submission: semel.Submission) -> semel.Verdict:
+        there = list(acts)  # the provider answers from what it has now ...
+        time.sleep(1.2)  # ... and the answer takes longer than settle
+        return semel.Confirmed("sent") if there else semel.NotFound()
+
+    @app.effect(intent=(), recovery=semel.Lookup(find, settle=timedelta(seconds=1)))
+    def send(submission: semel.Submission) -> str:
+        threading.Timer(0.6, acts.append, [submission.number]).start()  # a proxy's queue: within settle
+        if submission.number == 1:
+            raise ConnectionResetError
+        return "sent"
+
+    with app.work("k", kind="slow", wait=timedelta(seconds=30)):
+        assert send() == "sent"
+    time.sleep(0.7)
+    assert acts == [1]
+
+
+def test_a_child_that_outlives_the_code_that_made_it_goes_to_a_person(app: semel.App, tmp_path: Path) -> None:
+    """R4: the code raised, and what it made acts on; nothing but a person can say that it has stopped."""
+    done = tmp_path / "pushed"
+
+    def find(submission: semel.Submission) -> semel.Verdict:
+        return semel.Confirmed("pushed") if done.exists() else semel.NotFound()
+
+    @app.effect(intent=(), recovery=semel.Lookup(find, settle=timedelta(0)))
+    def push(submission: semel.Submission) -> str:
+        child = subprocess.Popen([sys.executable, "-c", f"import time; time.sleep(1); open({str(done)!r}, 'a').write('x')"])
+        child.communicate(timeout=0.1)
+        return "pushed"
+
+    with pytest.raises(semel.Unsettled) as caught, app.work("k", kind="child"):
+        push()
+    assert caught.value.why == "blocked" and "nothing can prove that its sender has stopped" in str(caught.value)
+    assert until(done.exists)
+    app.review.resolve(app.effects.list()[0].key, semel.Confirmed("pushed"), by="ann")
+    with app.work("k", kind="child"):
+        assert push() == "pushed"
+    assert done.read_text() == "x"

@@ -201,6 +201,12 @@ def submit(
     if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
         code.ended()
         yield from not_sent(attempt, doing)
+    deadline = doing.began + doing.seconds  # from before the intent's commit: a resend must stay inside the retention (R13)
+    if deadline <= attempt.clock.boot():
+        code.ended()
+        late_intent = "not sent: its time was over before its intent was durable"
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent))
+        return Clean(NotDone(late_intent), True)
     submission = Submission(
         key=doing.key,
         token=doing.token,
@@ -208,7 +214,7 @@ def submit(
         task_id=attempt.ledger.state.id,
         attempt=attempt.number,
         number=doing.n,
-        deadline=attempt.clock.boot() + doing.seconds,
+        deadline=deadline,
         now=attempt.clock.boot,
     )
 
@@ -224,7 +230,7 @@ def submit(
         acting.when_quiet(tell)
 
     fn = runtime.guarded(effect.fn, attempt, doing, acting)
-    reply = yield Call(fn, effect.is_async, (submission,), values, doing.seconds, ended)
+    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)
     if isinstance(reply, TimedOut):
         attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", ended=False))
         return Unknown()

@@ -48,8 +48,8 @@ def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any,
 
 
 def beyond_proof(known: e.Effect) -> bool:
-    """R4: an open submission whose sender's session is gone and which nothing fences. Waiting teaches nothing then."""
-    return any(s.fenced and s.unfenced and not s.quiet for s in known.open)
+    """R4: an open submission of which only a person can say that its sender has stopped. Waiting teaches nothing then."""
+    return any(s.beyond_proof for s in known.open)
 
 
 def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Again) -> Generator[Request, Any, None]:
@@ -115,6 +115,7 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
         if decided.code is not Code.STALE_VIEW:
             yield from attempt.suspend(decided, known.key, effect)
         return
+    assert decided.recorded is None, "what is on record is not sent again"
     try:
         yield from p.submit(attempt, effect, attempt.doing[known.key], values)
     except Misuse:
@@ -129,6 +130,7 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
         return False
+    waited = attempt.facts(known).waited_ms  # before it is asked: what arrives while a slow lookup runs was not looked for
     verdict, mistake = yield from ask(attempt, effect, looked, known, values)
     if mistake is not None:
         yield from attempt.block(mistake, known.key)
@@ -136,8 +138,10 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
     if isinstance(verdict, Confirmed):
         yield from believe(attempt, effect, known, verdict, how)
     elif isinstance(verdict, NotFound):
-        waited = attempt.facts(known).waited_ms
-        command = e.Settle(known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=effect.rungs[index].settle_ms)
+        settle_ms = effect.rungs[index].settle_ms
+        command = e.Settle(
+            known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=settle_ms, seen=len(known.sent)
+        )
         return not (yield from settle(attempt, command))
     elif isinstance(verdict, Conflict):
         yield from settle(attempt, e.Settle(known.key, attempt.token, "conflict", how, reason=verdict.reason))

@@ -35,8 +35,7 @@ def check_place(path: Path) -> None:
         ) from error
     if kind in NETWORK:
         raise Misuse(
-            f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; "
-            f"put it on a local disk"
+            f"the store {path} is on a network file system ({kind}), where SQLite's locks do not hold; put it on a local disk"
         )
     if point == path.resolve():
         raise Misuse(
