@@ -200,3 +200,20 @@ def test_a_child_that_outlives_the_code_that_made_it_goes_to_a_person(app: semel
     with app.work("k", kind="child"):
         assert push() == "pushed"
     assert done.read_text() == "x"
+
+
+def test_a_sender_beyond_proof_does_not_keep_the_next_rung_from_being_tried(app: semel.App) -> None:
+    def find(submission: semel.Submission) -> semel.Verdict:
+        return semel.NotFound()
+
+    ladder: list[semel.Recovery] = [semel.Lookup(find, settle=timedelta(0)), semel.Resend(within=timedelta(hours=1))]
+
+    @app.effect(intent=(), recovery=ladder)
+    def push(submission: semel.Submission) -> str:
+        subprocess.run([sys.executable, "-c", ""], check=True)
+        if submission.number == 1:
+            raise ConnectionResetError
+        return "pushed"
+
+    with app.work("k", kind="child"):
+        assert push() == "pushed"

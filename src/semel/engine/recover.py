@@ -22,7 +22,7 @@ HOLD_SECONDS = 5.0  # what is over sooner is waited for in place; for more, the 
 
 def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any, None]:
     """Until the effect is not ambiguous any more. Suspends the attempt when only time or a person can help."""
-    empty_handed = False  # a lookup found nothing, and settle was not over
+    empty: set[int] = set()  # the lookups that found nothing while settle was not over
     while True:
         known = attempt.ledger.effect(key)
         if known is None or known.state is not EffectState.AMBIGUOUS:
@@ -30,21 +30,32 @@ def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any,
         yield from note_senders(attempt, known)
         known = attempt.ledger.effect(key)
         assert known is not None
-        move = r.next_move(known, effect.rungs, attempt.facts(known))
-        if isinstance(move, r.Look) and empty_handed:
-            left = r.settle_after(effect.rungs[move.index], attempt.facts(known))
-            if left < 0 and beyond_proof(known):
-                move = r.Person("nothing was found, and nothing can prove that its sender has stopped")
-            elif left != 0:
-                move = r.Wait(r.POLL_MS if left < 0 else left, "nothing was found; settle is being watched")
+        move = next_move(attempt, effect, known, empty)
         if isinstance(move, r.Wait):
             yield from hold(attempt, move.ms, move.why, key)
         elif isinstance(move, r.Person):
             yield from attempt.block(move.why, key)
         elif isinstance(move, r.Look):
-            empty_handed = yield from look(attempt, effect, known, move.index)
+            if (yield from look(attempt, effect, known, move.index)):
+                empty.add(move.index)
         else:
             yield from act(attempt, effect, known, move)
+
+
+def next_move(attempt: Attempt, effect: Effect, known: e.Effect, empty: set[int]) -> r.Move:
+    """The machine's next move; not one that has just come to nothing and must wait, or can never come to more."""
+    facts = attempt.facts(known)
+    move = r.next_move(known, effect.rungs, facts)
+    while isinstance(move, r.Look) and move.index in empty:
+        left = r.settle_after(effect.rungs[move.index], facts)
+        if left == 0:
+            break  # settle is over: asked once more, its not_found is believed
+        if left > 0 or not beyond_proof(known):
+            return r.Wait(r.POLL_MS if left < 0 else left, "nothing was found; settle is being watched")
+        move = r.next_move(known, effect.rungs, facts, move.index + 1)
+        if isinstance(move, r.Person):
+            return r.Person("nothing was found, and nothing can prove that its sender has stopped")
+    return move
 
 
 def beyond_proof(known: e.Effect) -> bool:

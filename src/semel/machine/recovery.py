@@ -94,8 +94,8 @@ def margin_ms(within_ms: int) -> int:
     return min(MARGIN_MS, within_ms // 10)
 
 
-def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
-    """What to do next about an ambiguous effect."""
+def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int = 0) -> Move:
+    """What to do next about an ambiguous effect. start: the rungs before it have nothing more to give."""
     if effect.told is not None:
         return Credit(effect.told.n)
     for sent in effect.open:
@@ -105,19 +105,25 @@ def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
         return _answered(effect, rungs, facts)
     if effect.conflict:
         return Person(f"conflict: {effect.conflict}")
+    return _climb(effect, rungs, facts, start)
+
+
+def _climb(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> Move:
+    """The first rung that may be used and has patience left. An `ask` ends it: nothing is tried behind a person's back."""
     lookups = sends = 0
     for index, rung in enumerate(rungs):
         if rung.kind == "ask":
-            break  # the order is the ladder: nothing is tried behind a person's back
+            break
         if rung.kind in ("repeat", "resend"):
             sends += 1
             cap = _resend_cap(effect, rung, facts) if rung.kind == "resend" else None
-            if cap != 0 and not effect.barred and _sending_ms(effect, facts) < PATIENCE_MS * sends:
+            usable = cap != 0 and not effect.barred and index >= start
+            if usable and _sending_ms(effect, facts) < PATIENCE_MS * sends:
                 return Again(_backoff(effect), cap)
         if rung.kind == "lookup":
             lookups += 1
             since = effect.unavailable_since
-            if not since or facts.now_ms - since < PATIENCE_MS * lookups:
+            if index >= start and (not since or facts.now_ms - since < PATIENCE_MS * lookups):
                 return Look(index)
     if effect.barred:
         return Person(f"the provider refuses it, and an earlier try is unknown: {effect.barred}")
