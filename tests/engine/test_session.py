@@ -317,3 +317,13 @@ def test_an_intent_of_a_fenced_session_cannot_land(lab: Lab) -> None:
     assert proposed.ticket is not None and proposed.ticket.wait(10)  # type: ignore[union-attr]
     assert "fenced" in proposed.ticket.value.why  # type: ignore[union-attr]
     assert not any(isinstance(j.event_of(r.kind, r.body), j.Intended) for r in lab.store.rows("acme", state.id))
+
+
+def test_r4_a_process_that_dies_after_it_was_fenced_is_known_to_be_dead(lab: Lab) -> None:
+    """Fenced by its beat while it was frozen, killed later: an unfenced submission of it is quiet then, by proof."""
+    session = lab.session()
+    own = session.identity
+    row = lab.other(boot_id=own.boot_id, host=own.host, pid_ns=own.pid_ns, time_ns=own.time_ns, pid=2**22 + 1, start_time=1)
+    lab.store.fence("other", None, "watched")
+    assert session.knows_dead(row._replace(fenced="watched"))
+    assert not session.knows_dead(row._replace(boot_id="another boot"))

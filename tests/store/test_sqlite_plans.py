@@ -18,7 +18,7 @@ from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, claim
 MANY = 100_000
 SQL = statements("sqlite.sql")
 HOT = (
-    "head", "rows", "has_change", "guard", "find_task", "task", "effect", "unknown_row", "has_ready", "has_inflight", "ranks",
+    "head", "rows", "id_at", "guard", "find_task", "task", "effect", "unknown_row", "has_ready", "has_inflight", "ranks",
     "candidates", "kinds", "queues", "held", "orphans", "session", "beat", "fence", "living", "put_task",
     "put_effect", "delete_ready", "delete_inflight", "delete_unknown", "insert_journal", "streams",
 )  # fmt: skip

@@ -468,9 +468,7 @@ def test_every_answered_act_survives_a_sigkill_under_load(record: Path) -> None:
         with Provider.start(record) as again:
             recorded = {act.id for act in again.acts()}
         assert set(answered) <= recorded
-        assert (
-            len(recorded - set(answered)) <= 8 * rounds
-        )  # at most one unanswered act for each client that was cut off
+        assert len(recorded - set(answered)) <= 8 * rounds  # at most one unanswered act for each client that was cut off
 
 
 def test_it_runs_in_a_session_of_its_own_and_close_ends_it(record: Path) -> None:

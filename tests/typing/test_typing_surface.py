@@ -95,7 +95,9 @@ CLASSES = {node.name: node for node in STUB.body if isinstance(node, ast.ClassDe
 
 
 def test_the_stub_is_read_whole() -> None:
-    assert {"App.effect", "App.work", "Task.using", "Ref.aresult", "Lookup.__init__", "current", "NotDone.__init__"} <= set(FUNCTIONS)
+    assert {"App.effect", "App.work", "Task.using", "Ref.aresult", "Lookup.__init__", "current", "NotDone.__init__"} <= set(
+        FUNCTIONS
+    )
     assert len(FUNCTIONS) > 35 and len(CLASSES) > 25
 
 
@@ -118,7 +120,9 @@ WIDER = {("App.effect", "recovery"): "Recovery | list[Recovery] | None"}  # None
 def test_every_annotation_is_the_pinned_one(name: str) -> None:
     owner, _, method = name.rpartition(".")
     signature = inspect.signature(getattr(home(owner), method) if owner else home(name))
-    found = {p.name: written(p.annotation) for p in signature.parameters.values()} | {"return": written(signature.return_annotation)}
+    found = {p.name: written(p.annotation) for p in signature.parameters.values()} | {
+        "return": written(signature.return_annotation)
+    }
     a = FUNCTIONS[name].args
     every = [*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg))]
     stated = {x.arg: ast.unparse(x.annotation) if x.annotation else "" for x in every}

@@ -77,11 +77,12 @@ def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Be
 
 
 def note_senders(attempt: Attempt, known: e.Effect) -> Generator[Request, Any, None]:
-    """R4: write down which senders of open submissions are fenced by now."""
+    """R4: write down which senders of open submissions are fenced by now, and which are dead: that may come later."""
     for session in sorted({s.session for s in known.open if not s.quiet and s.session != attempt.session.id}):
         row = attempt.desk.store.session(session)
         if row is not None and row.fenced:
-            yield from attempt.ledger.commit(e.NoteSenderGone(known.key, session, row.fenced == "dead"))
+            dead = row.fenced == "dead" or attempt.session.knows_dead(row)
+            yield from attempt.ledger.commit(e.NoteSenderGone(known.key, session, dead))
 
 
 def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, Any, None]:

@@ -206,7 +206,7 @@ class Session:
         self._watched = {row.id: self._watched[row.id] for row in rows if row.id in self._watched}
         for row in rows:
             seen = self._watched.get(row.id)
-            if proof_of_death(Identity(row.boot_id, row.pid_ns, row.time_ns, row.pid, row.start_time, row.host), self.identity):
+            if self.knows_dead(row):
                 self.fence(row, "dead")
             elif seen is None or seen.nonce != row.nonce:
                 self._watched[row.id] = Watched(row.nonce, 0.0, now)
@@ -217,6 +217,10 @@ class Session:
                 seen.last_look = now
                 if seen.still_seconds >= row.ttl_ms / 1000:
                     self.fence(row, "watched")
+
+    def knows_dead(self, row: SessionRow) -> bool:
+        """Whether the process of another session is proved to be gone (R14)."""
+        return proof_of_death(Identity(row.boot_id, row.pid_ns, row.time_ns, row.pid, row.start_time, row.host), self.identity)
 
     def fence(self, row: SessionRow, how: str) -> None:
         """Compare-and-set on the beat that was watched; with proof of death, whatever it is."""

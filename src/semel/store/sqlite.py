@@ -11,7 +11,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,18 @@ from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
+from semel.store.batch import Batch, Facts, SessionFacts, unguarded
 from semel.store.contract import (
     Broken,
     Change,
     ClaimedTask,
     Claims,
     ClaimUnit,
-    Exists,
     Fenced,
-    Guard,
     Head,
     Landed,
     Outcome,
     SessionRow,
-    Stale,
     StoreInfo,
     Unit,
 )
@@ -199,15 +197,15 @@ class SQLite:
             raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
         try:
-            batch = _Batch(raw)
+            transaction = _Transaction(raw)
             outcomes: dict[int, Outcome] = {}
             for at, unit in enumerate(units):
                 if isinstance(unit, Change):
-                    outcomes[at] = batch.change(unit)
-            batch.flush()
+                    outcomes[at] = transaction.batch.change(unit)
+            transaction.flush()
             for at, unit in enumerate(units):
                 if isinstance(unit, ClaimUnit):
-                    outcomes[at] = batch.claim(unit)
+                    outcomes[at] = transaction.claim(unit)
             raw.execute("COMMIT")
             return [outcomes[at] for at in range(len(units))]
         finally:
@@ -345,114 +343,80 @@ class SQLite:
             return sqlitefile.number(self._reader.raw, "PRAGMA data_version")
 
 
-class _Batch:
-    """The writes of one transaction: checked one by one, written together, in one order over all tables."""
+class _Asked(dict[Any, Any]):
+    """Facts that are read when they are asked for: inside a write transaction nobody else can change them."""
+
+    def __init__(self, ask: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self._ask = ask
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        if not super().__contains__(key):
+            self[key] = self._ask(key)
+        found = self[key]
+        return default if found is None else found
+
+    def __contains__(self, key: object) -> bool:
+        return True  # whatever is asked for is known
+
+
+class _Transaction:
+    """One write transaction: its changes are judged by `batch.Batch`, on what the tables hold, and written together."""
 
     def __init__(self, raw: apsw.Connection) -> None:
         self._raw = raw
-        self._heads: dict[tuple[str, str], Head] = {}
-        self._guards: dict[Guard, str] = {}
-        self._rows: list[tuple[Any, ...]] = []
-        self._keys: dict[tuple[str, str, str], str] = {}
-        self._ids: set[str] = set()
-        self._tables: list[Tables] = []
+        self._begin()
 
-    def change(self, change: Change) -> Outcome:
-        """Check one change against the table and against this batch, and keep it for the flush."""
-        if change.create and (task := self._taken(change.create)):
-            return Landed() if task == change.create[3] else Exists(task)
-        stale = next((p.stream for p in change.parts if self._head(p.tenant, p.stream) != p.expect), None)
-        if stale is not None:
-            return Landed() if self._has_landed(change) else Stale(stale)
-        behind = next((stream for tenant, stream, seq in change.checks if self._head(tenant, stream).seq != seq), None)
-        if behind is not None:
-            return Stale(behind)
-        if change.guard and (why := self._unguarded(change.guard)):
-            return Fenced(why)
-        if change.create:
-            self._keys[change.create[:3]] = change.create[3]
-        for part in change.parts:
-            self._rows.extend(
-                (r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in part.rows
-            )
-            if part.rows:
-                self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)
-                self._ids.add(change.id)
-            self._tables.append(part.tables)
-        return Landed()
-
-    def _taken(self, create: tuple[str, str, str, str]) -> str | None:
-        mine = self._keys.get(create[:3])
-        if mine:
-            return mine
-        row = self._first("find_task", create[:3])
-        return row[0] if row else None
-
-    def _first(self, name: str, params: Sequence[Any]) -> Any:
-        return next(iter(self._all(name, params)), None)
+    def _begin(self) -> None:
+        """A batch that knows nothing yet, and reads what the one before has written."""
+        self.facts = Facts(heads=_Asked(self._head), keys=_Asked(self._key), sessions=_Asked(self._session), ids=_Asked(self._id))
+        self.batch = Batch(self.facts)
 
     def _all(self, name: str, params: Sequence[Any]) -> list[Any]:
         return self._raw.execute(SQL[name], tuple(params)).fetchall()
 
-    def _head(self, tenant: str, stream: str) -> Head:
-        known = self._heads.get((tenant, stream))
-        if known is None:
-            row = self._first("head", (tenant, stream))
-            known = self._heads[tenant, stream] = Head(*row) if row else Head(0, GENESIS)
-        return known
+    def _first(self, name: str, params: Sequence[Any]) -> Any:
+        return next(iter(self._all(name, params)), None)
 
-    def _has_landed(self, change: Change) -> bool:
-        """R7: after a lost reply the same change comes again, and finds its own id where it would have been written."""
-        if change.id in self._ids:
-            return True
-        last = [(p.tenant, p.stream, p.rows[-1].seq, change.id) for p in change.parts if p.rows]
-        return bool(last) and all(self._first("has_change", row) for row in last)
+    def _head(self, stream: tuple[str, str]) -> Head | None:
+        row = self._first("head", stream)
+        return Head(*row) if row else None
 
-    def _unguarded(self, guard: Guard) -> str:
-        if guard not in self._guards:
-            row = self._first("guard", (guard.session,))
-            why = ""
-            if row is None:
-                why = "the store does not know this session"
-            elif row[2]:
-                why = f"this session is fenced ({row[2]})"
-            elif row[0] != guard.epoch or row[3] != guard.epoch:
-                why = f"the store is in epoch {row[3]}, this session of {guard.epoch}"
-            elif row[1] < guard.beat:
-                why = "the store holds an older beat than it acknowledged: it went back"
-            self._guards[guard] = why
-        return self._guards[guard]
+    def _key(self, key: tuple[str, str, str]) -> str | None:
+        row = self._first("find_task", key)
+        return row[0] if row else None
+
+    def _session(self, session: str) -> SessionFacts | None:
+        row = self._first("guard", (session,))
+        if row is None:
+            return None
+        self.facts.epoch = row[3]
+        return SessionFacts(row[0], row[1], row[2], living=True)
+
+    def _id(self, row: tuple[str, str, int]) -> str | None:
+        found = self._first("id_at", row)
+        return found[0] if found else None
 
     def flush(self) -> None:
-        """Write what was kept."""
-        many = self._raw.executemany
-        if self._keys:
-            many(SQL["insert_key"], [(*key, task) for key, task in self._keys.items()])
-        if self._rows:
-            many(SQL["insert_journal"], self._rows)
-        tables = self._tables
-        self._last_of("put_task", {t.task[:2]: t.task for t in tables if t.task})
-        for gone, new, name in (("ready_gone", "ready", "ready"), ("inflight_gone", "inflight", "inflight")):
-            for row, sign in _net([(getattr(t, gone), getattr(t, new)) for t in tables]).items():
-                self._raw.execute(SQL[f"{'insert' if sign > 0 else 'delete'}_{name}"], row)
-        self._last_of("put_effect", {x[:2]: x for t in tables for x in t.effects})
-        for t in tables:
-            for key in t.unknown_gone:
-                self._raw.execute(SQL["delete_unknown"], key)
-            for unknown in t.unknown:
-                self._raw.execute(SQL["insert_unknown"], unknown)
-        self._rows, self._keys, self._tables = [], {}, []
-
-    def _last_of(self, name: str, rows: dict[Any, Any]) -> None:
-        """Only the last state of a row is written."""
-        if rows:
-            self._raw.executemany(SQL[name], list(rows.values()))
+        """Write what was kept, in one order over all tables."""
+        writes = self.batch.writes()
+        if writes is not None:
+            rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
+            for name, found in (
+                ("insert_key", writes.keys), ("insert_journal", rows), ("put_task", writes.tasks),
+                ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),
+                ("delete_inflight", writes.inflight_gone), ("insert_inflight", writes.inflight),
+                ("put_effect", writes.effects), ("delete_unknown", writes.unknown_gone), ("insert_unknown", writes.unknown),
+            ):  # fmt: skip
+                if found:
+                    self._raw.executemany(SQL[name], found)
+        self._begin()
 
     # --- claims ---
 
     def claim(self, unit: ClaimUnit) -> Outcome:
         """Find what is due, let the machine decide, write it: in this transaction, so no rival can be in between."""
-        if why := self._unguarded(unit.guard):
+        if why := unguarded(unit.guard, self.facts):
             return Fenced(why)
         if unit.task:
             one = self._take(unit, *unit.task)
@@ -482,24 +446,18 @@ class _Batch:
         change, after = decided
         self._raw.execute("SAVEPOINT claim")
         try:
-            landed = isinstance(self.change(change), Landed)
+            landed = isinstance(self.batch.change(change), Landed)
             self.flush()
         except (*BUSY, *UNAVAILABLE):
             raise
         except Exception:
             log.exception("semel: task %s cannot be claimed, and is passed over", task)
             self._raw.execute("ROLLBACK TO claim")
-            self._forget(change)
+            self._begin()
             landed = False
         self._raw.execute("RELEASE claim")
         last = change.parts[0].rows[-1]
         return ClaimedTask(tenant, after, Head(last.seq, last.hash)) if landed else None
-
-    def _forget(self, change: Change) -> None:
-        for part in change.parts:
-            self._heads.pop((part.tenant, part.stream), None)
-        self._ids.discard(change.id)
-        self._rows, self._keys, self._tables = [], {}, []
 
     def _candidates(self, unit: ClaimUnit, limit: int) -> list[ReadyRow]:
         """Up to `limit` that are due: by priority, then by due; and before them the share of those that have waited longest."""
@@ -533,14 +491,3 @@ class _Batch:
 
     def _waiting(self, unit: ClaimUnit, queue: str, kind: str, rank: int, limit: int) -> list[ReadyRow]:
         return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit))]
-
-
-def _net(pairs: list[tuple[Any, Any]]) -> dict[Any, int]:
-    """Pointers that a batch both inserts and deletes need not be written at all."""
-    count: dict[Any, int] = {}
-    for gone, new in pairs:
-        if gone is not None:
-            count[gone] = count.get(gone, 0) - 1
-        if new is not None:
-            count[new] = count.get(new, 0) + 1
-    return {row: sign for row, sign in count.items() if sign}

@@ -1,4 +1,5 @@
 """Every way to fake an effect that both checkers must accept."""
+
 from __future__ import annotations
 
 from datetime import timedelta
@@ -13,20 +14,26 @@ from users import Receipt, app, charge, comment, open_pr, send_invoice
 def receipt(invoice_id: str, cents: int) -> Receipt:
     return Receipt(id=invoice_id, paid=Decimal(cents))
 
+
 async def areceipt(invoice_id: str, cents: int) -> Receipt:
     return Receipt(id=invoice_id, paid=Decimal(cents))
+
 
 async def keyed(submission: semel.Submission, invoice_id: str, cents: int) -> Receipt:
     return Receipt(id=submission.key, paid=Decimal(cents))
 
+
 def mailed(submission: semel.Submission, invoice_id: str, to: str, body: str) -> str:
     return submission.key
+
 
 async def amailed(invoice_id: str, to: str, body: str) -> str:
     return to
 
+
 def defaults(invoice_id: str, cents: int = 0, more: str = "") -> Receipt:
     return Receipt(id=invoice_id, paid=Decimal(cents))
+
 
 def uses() -> None:
     with Harness(app) as h:
@@ -51,6 +58,7 @@ def uses() -> None:
             pass
         except Died:
             raise
+
 
 async def auses() -> None:
     with Harness(app) as h:

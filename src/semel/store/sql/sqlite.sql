@@ -80,8 +80,8 @@ SELECT kind FROM jump WHERE kind IS NOT NULL;
 SELECT tenant, stream, seq, kind, actor, token, at, body, id, hash FROM journal
 WHERE tenant = ? AND stream = ? AND seq > ? ORDER BY seq;
 
--- name: has_change
-SELECT 1 FROM journal WHERE tenant = ? AND stream = ? AND seq = ? AND id = ?;
+-- name: id_at
+SELECT id FROM journal WHERE tenant = ? AND stream = ? AND seq = ?;
 
 -- name: open_session
 INSERT INTO session (id, beat, nonce, ttl_ms, epoch, host, boot_id, pid_ns, time_ns, pid, start_time, fenced, started)
