@@ -115,7 +115,7 @@ GUARDS = (
     Guard("R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:", STORE),
     Guard("R7 a change that landed is not written twice", "store/batch.py",
           "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", STORE),
-    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema.sql", "BEFORE DELETE ON journal", "BEFORE DELETE ON journal WHEN 0", STORE),
+    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema.sql", "BEFORE DELETE ON journal", "BEFORE DELETE ON journal WHEN 0", ("tests/store/test_sqlite_tampering.py",)),
     Guard("R15 a file put in the place of ours is another store", "store/sqlite.py",
           "return beaten and self.still_here()", "return beaten", ("tests/store/test_sqlite_place.py",)),
     Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
