@@ -63,7 +63,7 @@ class Chaos:
             self.frozen.pop(worker.pid, None)
             self.start()
         if now >= self.next_at and len(self.workers) == WORKERS:
-            self.next_at = now + self.dice.uniform(0.3, 1.3)
+            self.next_at = now + self.dice.uniform(0.4, 1.8)
             self._harm(now)
 
     def _harm(self, now: float) -> None:
