@@ -18,8 +18,8 @@ SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
 _PLAIN = (str, int, bool)
 
 
-class NotRecordable(Exception):
-    """A value that cannot be recorded; the message says why."""
+class NotRecordable(Misuse):
+    """A value that cannot be recorded, or a record that no longer fits; the message says why."""
 
 
 def hints_of(fn: Callable[..., Any], what: str) -> dict[str, Any]:
