@@ -40,7 +40,7 @@ def why_of(state: tasks.Task) -> Why:
         return "blocked"
     if state.execution is Execution.UNKNOWN:
         return "unknown"
-    return "leased" if state.delivery is Delivery.LEASED else "queued"
+    return "queued" if state.delivery is Delivery.QUEUED else "leased"  # finished, too: another attempt has it
 
 
 def unsettled(ref: Ref[Any], state: tasks.Task, cause: BaseException | None = None) -> NoReturn:
@@ -147,6 +147,8 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         attempt = self._attempt
         assert attempt is not None
         self._attempt = None
+        if attempt.runtime.forked:
+            return  # the task is the parent's, which ends it
         failed = error if isinstance(error, BaseException) else None
         try:
             yield from attempt.end(Raised(failed) if failed else Returned(None), lambda value: value)
@@ -155,8 +157,8 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         if failed is not None and not isinstance(failed, Suspended):
             return
         state = state_of(self._app.runtime.desk, self.ref.tenant, self.ref.id)
-        if state.delivery is not Delivery.ACKNOWLEDGED or state.execution is Execution.CANCELLED:
-            unsettled(self.ref, state, failed)
+        if failed is not None or state.delivery is not Delivery.ACKNOWLEDGED or state.execution is Execution.CANCELLED:
+            unsettled(self.ref, state, failed)  # a suspension never leaves (R11), not even if another has finished the task
 
 
 def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generator[Request, Any, Any]:

@@ -2,12 +2,14 @@
 
 A coroutine that is cancelled while it awaits `asyncio.to_thread(...)` ends; the thread does not, and may still send. So a
 submission's code counts as ended only when its function has, and every pool job and every task that it started has too.
-A bare `threading.Thread` cannot be followed: an effect must not leave one behind.
+A bare `threading.Thread`, and a pool or loop that is not Python's own or anyio's, cannot be followed: an effect must not
+leave one behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -73,6 +75,52 @@ def _followed_submit(self: ThreadPoolExecutor, fn: Callable[..., Any], /, *args:
 
 # Every pool job goes through here, asyncio.to_thread and run_in_executor included.
 ThreadPoolExecutor.submit = _followed_submit  # type: ignore[method-assign, assignment]
+
+
+_threadsafe = asyncio.run_coroutine_threadsafe
+
+
+def _followed_threadsafe(coroutine: Any, loop: asyncio.AbstractEventLoop) -> Future[Any]:
+    started = acting.get()
+    if started is None:
+        return _threadsafe(coroutine, loop)
+    started.began()
+
+    async def counted() -> Any:
+        try:
+            return await coroutine
+        finally:
+            started.ended()
+
+    return _threadsafe(counted(), loop)
+
+
+asyncio.run_coroutine_threadsafe = _followed_threadsafe  # type: ignore[assignment]  # as many clients keep a loop in a thread
+
+
+def follow_anyio() -> None:
+    """The same for the worker threads of anyio, if it is there: it has a pool of its own."""
+    anyio_threads = sys.modules.get("anyio.to_thread")
+    if anyio_threads is None or hasattr(anyio_threads.run_sync, "semel_follows"):
+        return
+    run_sync = anyio_threads.run_sync
+
+    async def followed(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        started = acting.get()
+        if started is None:
+            return await run_sync(func, *args, **kwargs)
+        started.began()
+
+        def counted(*inner: Any) -> Any:
+            try:
+                return func(*inner)
+            finally:
+                started.ended()
+
+        return await run_sync(counted, *args, **kwargs)
+
+    followed.semel_follows = True  # type: ignore[attr-defined]
+    anyio_threads.run_sync = followed  # type: ignore[attr-defined]
 
 
 def follow_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -14,7 +14,7 @@ from semel.engine.declare import Effect, Work
 from semel.engine.ledger import Ledger
 from semel.engine.perform import Doing, describe, flight
 from semel.engine.requests import Await, Call, Raised, Request, Returned
-from semel.engine.session import Session
+from semel.engine.session import Session, read_effect
 from semel.errors import Misuse, StoreUnavailable, Suspended
 from semel.machine import effects as e
 from semel.machine import keys as k
@@ -121,13 +121,27 @@ class Attempt:
         raw = self.clock.raw_ms()
         return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known))
 
-    def abandon(self, key: str, token: int) -> None:
-        """R17: the caller is gone before it called. If the intent landed, it is disproved: nothing was sent."""
+    @property
+    def sender(self) -> tuple[str, int]:
+        """Who sends what this attempt submits: no two attempts are called the same."""
+        return self.ledger.state.id, self.number
+
+    def abandon(self, key: str) -> None:
+        """R17: the caller is gone before it called. If its intent landed, it is disproved: nothing was sent.
+
+        Only what is durable counts: what this process only meant to write may stand there as a rival's.
+        """
+        stream = key if key in self.ledger.keys else self.ledger.state.id
 
         def disprove() -> None:
-            known = self.ledger.effect(key)
-            if known is not None and known.sent and known.sent[-1].attempt == self.number and not known.sent[-1].lost:
-                self.ledger.post(e.Disprove(key, known.sent[-1].n, known.sent[-1].token, "never called: its caller was gone"))
+            try:
+                known = read_effect(self.desk, self.ledger.tenant, stream, key)
+            except StoreUnavailable:
+                return  # the end of the attempt makes it ambiguous
+            for s in known.open if known is not None else ():
+                if (s.task, s.attempt) == self.sender and not s.lost:
+                    why = "never called: its caller was gone"
+                    self.ledger.post(e.Disprove(key, s.n, s.token, why, sender=self.sender))
 
         self.ledger.desk.writer.barrier().then(disprove)
 

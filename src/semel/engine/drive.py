@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
 import time
 import weakref
@@ -32,6 +33,11 @@ class Threads:
             thread = self._idle.pop() if self._idle else None
         if thread is None or not thread.give(work):
             _Thread(self, work)
+
+    def forget(self) -> None:
+        """Start with no thread at all."""
+        self._lock = threading.Lock()
+        self._idle = deque()
 
     def _done(self, thread: _Thread) -> None:
         with self._lock:
@@ -71,6 +77,7 @@ class _Thread:
 
 
 THREADS = Threads("semel-call")
+os.register_at_fork(after_in_child=THREADS.forget)  # a fork has none of its parent's threads
 
 
 def _in_thread(call: Call, done: Signal) -> None:
@@ -120,18 +127,21 @@ def _call_sync(call: Call) -> Reply:
 def run(procedure: Generator[Request, Any, T]) -> T:
     """Run a procedure on this thread."""
     answer: Any = None
-    while True:
-        try:
-            request = procedure.send(answer)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        if isinstance(request, Await):
-            answer = request.signal.value if request.signal.wait(request.seconds) else None
-        elif isinstance(request, Sleep):
-            time.sleep(request.seconds)
-            answer = None
-        else:
-            answer = _call_sync(request)
+    try:
+        while True:
+            try:
+                request = procedure.send(answer)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]
+            if isinstance(request, Await):
+                answer = request.signal.value if request.signal.wait(request.seconds) else None
+            elif isinstance(request, Sleep):
+                time.sleep(request.seconds)
+                answer = None
+            else:
+                answer = _call_sync(request)
+    finally:
+        procedure.close()  # if this thread was interrupted, its `finally` clauses run now, not some day
 
 
 class _Mailbox:
@@ -182,29 +192,41 @@ async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
 
 
 async def _call_async(call: Call) -> Reply:
-    if not call.is_async:
-        done = Signal()
-        _in_thread(call, done)
+    return await (_await_coroutine(call) if call.is_async else _await_thread(call))
+
+
+async def _await_thread(call: Call) -> Reply:
+    done = Signal()
+    _in_thread(call, done)
+    reply = None
+    try:
         reply = await wait_for_signal(done, call.seconds)
+    finally:  # a timeout, or this task was cancelled: what was called runs on, and its end is told
         if reply is None and call.late is not None:
             late = call.late
             done.then(lambda: late(done.value))
-        return reply or TimedOut()
+    return reply or TimedOut()
+
+
+async def _await_coroutine(call: Call) -> Reply:
     task = asyncio.ensure_future(call.fn(*call.args, **call.kwargs))
+    told = False
     try:
         await asyncio.wait([task], timeout=call.seconds)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task], timeout=CANCEL_GRACE)
+        if task.done():
+            told = True
+            return _reply_of(task)
+        return TimedOut()
     except asyncio.CancelledError:
         task.cancel()  # whoever gives up the attempt gives up its handler
         raise
-    if not task.done():
-        task.cancel()
-        await asyncio.wait([task], timeout=CANCEL_GRACE)
-    if task.done():
-        return _reply_of(task)
-    if call.late is not None:
-        late = call.late
-        task.add_done_callback(lambda ended: late(_reply_of(ended)))
-    return TimedOut()
+    finally:
+        if not told and call.late is not None:
+            late = call.late
+            task.add_done_callback(lambda ended: late(_reply_of(ended)))
 
 
 def _reply_of(task: asyncio.Future[Any]) -> Returned | Raised:

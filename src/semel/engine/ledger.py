@@ -6,6 +6,7 @@ The state here is ahead of the store by what is queued. If a rival was faster, a
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Generator, Iterable
@@ -23,6 +24,7 @@ from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stal
 from semel.store.writer import Ticket, Writer
 
 START = Head(0, j.GENESIS)
+log = logging.getLogger("semel")
 MAX_REDECIDED = 1000
 
 
@@ -30,6 +32,10 @@ class _Random:
     """Random bytes, read many at a time: a system call for each change would be felt."""
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Hold none: a fork must not use its parent's, nor wait for a lock that nobody holds any more."""
         self._lock = threading.Lock()
         self._pid, self._bytes = 0, b""
 
@@ -43,6 +49,7 @@ class _Random:
 
 
 _random = _Random()
+os.register_at_fork(after_in_child=_random.forget)
 
 
 def change_id() -> str:
@@ -137,6 +144,7 @@ class Ledger:
         self.keys: dict[str, KeyStream] = {}
         self.lock = threading.RLock()
         self.generation = 0
+        self.unsure = ""  # an outcome that could not be recorded: nothing more is intended here (promise 4)
         for key in state.joined:
             self.key_stream(key)
 
@@ -174,6 +182,8 @@ class Ledger:
     ) -> Proposal | Refusal:
         """Decide on what is known here, and queue the change. Does not wait."""
         with self.lock:
+            if self.unsure and isinstance(command, e.Intend):
+                return Refusal(Code.UNKNOWN_OUTSTANDING, f"an outcome could not be recorded: {self.unsure}")
             if isinstance(command, e.EffectCommand) and (scope == "tenant" or command.key in self.keys):
                 return self._propose_shared(command, guard, waited_for)
             decided = tasks.decide(self.state, command, self.shared())
@@ -298,9 +308,17 @@ class Ledger:
                 try:
                     self.refresh(proposed.generation)
                     self.post(command, after=after)
-                except StoreUnavailable:
-                    return  # the outcome is not on record: the effect becomes ambiguous, and is looked into
+                except StoreUnavailable as error:
+                    self._not_recorded(command, error)
+            elif isinstance(proposed.ticket.value, StoreUnavailable):  # type: ignore[union-attr]
+                self._not_recorded(command, proposed.ticket.value)  # type: ignore[union-attr]
             elif after:
                 after()
 
         proposed.ticket.then(landed)
+
+    def _not_recorded(self, command: tasks.Command, error: StoreUnavailable) -> None:
+        """The effect becomes ambiguous when the attempt ends, and is looked into; until then nothing else may start."""
+        log.error("semel: task %s: a %s could not be recorded: %s", self.state.id, type(command).__name__, error)
+        if isinstance(command, e.EffectCommand):
+            self.unsure = str(error)

@@ -18,6 +18,7 @@ from semel.engine.declare import Effect
 from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedOut
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
+from semel.machine import journal as j
 from semel.machine import keys, tasks
 from semel.model import READABLE, Json, Refusal, Submission
 from semel.store.writer import Signal
@@ -51,6 +52,7 @@ class Doing:
     token: int
     began: float
     seconds: float
+    sender: tuple[str, int]
     _state: str = "waiting"
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -149,7 +151,7 @@ def open_submission(
 ) -> Generator[Request, Any, e.Decision | Refusal]:
     """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
     seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
-    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds)
+    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender)
     attempt.doing[key] = doing
     settled = False
     try:
@@ -157,12 +159,10 @@ def open_submission(
         settled = True
     finally:
         if not settled and doing.move("waiting", "abandoned"):
-            attempt.abandon(key, attempt.token)
+            attempt.abandon(key)
     if not isinstance(decided, Refusal) and decided.recorded is None:
-        opened = attempt.ledger.effect(key)
-        assert opened is not None
-        mine = opened.sent[-1]
-        doing.n, doing.token = mine.n, mine.token
+        mine = next(event for event in decided.events if isinstance(event, j.Intended))
+        doing.n, doing.token = mine.n, mine.token  # of this very decision: the stream may have moved on since it landed
     return decided
 
 
@@ -196,7 +196,11 @@ def submit(
     try:
         code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
     except OSError as error:
-        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, f"not sent: the kernel timer cannot be armed: {error}"))
+        attempt.ledger.post(
+            e.Disprove(
+                doing.key, doing.n, doing.token, f"not sent: the kernel timer cannot be armed: {error}", sender=doing.sender
+            )
+        )
         raise Misuse(f"the kernel timer cannot be armed ({error}); semel.App(watchdog='never') does without it") from error
     if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
         code.ended()
@@ -205,7 +209,7 @@ def submit(
     if deadline <= attempt.clock.boot():
         code.ended()
         late_intent = "not sent: its time was over before its intent was durable"
-        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent))
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent, sender=doing.sender))
         return Clean(NotDone(late_intent), True)
     submission = Submission(
         key=doing.key,
@@ -232,7 +236,7 @@ def submit(
     fn = runtime.guarded(effect.fn, attempt, doing, acting)
     reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)
     if isinstance(reply, TimedOut):
-        attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", ended=False))
+        attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", False, doing.sender))
         return Unknown()
     command, answer = _outcome(effect, doing, reply)
     if isinstance(command, e.Lose) and not acting.quiet:
@@ -248,7 +252,9 @@ def submit(
 
 def not_sent(attempt: Attempt, doing: Doing) -> Generator[Request, Any, NoReturn]:
     """The intent is durable and nothing was called: that is proof, and this process may start nothing more."""
-    attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced"))
+    attempt.ledger.post(
+        e.Disprove(doing.key, doing.n, doing.token, "not sent: past the local deadline, or fenced", sender=doing.sender)
+    )
     raise (yield from attempt.suspend_fenced())
 
 
@@ -256,26 +262,26 @@ def _outcome(
     effect: Effect, doing: Doing, reply: Returned | Raised
 ) -> tuple[e.Confirm | e.Disprove | e.Lose, Done | Clean | Unknown]:
     """What a reply proves. Anything that proves nothing is a loss, BaseException included."""
-    key, n, token = doing.key, doing.n, doing.token
+    key, n, token, sender = doing.key, doing.n, doing.token, doing.sender
     if isinstance(reply, Returned):
-        return _confirm(effect, key, n, token, reply.value, e.RETURNED)
+        return _confirm(effect, doing, reply.value, e.RETURNED)
     error = reply.error
     if isinstance(error, AlreadyDone):
-        return _confirm(effect, key, n, token, error.result, "already_done")
+        return _confirm(effect, doing, error.result, "already_done")
     if isinstance(error, NotDone):
-        return e.Disprove(key, n, token, error.reason, not error.retry, error.detail or None), Clean(error, error.retry)
+        return e.Disprove(key, n, token, error.reason, not error.retry, error.detail or None, sender), Clean(error, error.retry)
     if effect.not_done and isinstance(error, effect.not_done):
-        return e.Disprove(key, n, token, describe(error)), Clean(error, True)
-    return e.Lose(key, n, token, describe(error), ended=True), Unknown()
+        return e.Disprove(key, n, token, describe(error), sender=sender), Clean(error, True)
+    return e.Lose(key, n, token, describe(error), True, sender), Unknown()
 
 
-def _confirm(effect: Effect, key: str, n: int, token: int, value: Any, how: str) -> tuple[e.Confirm, Done]:
+def _confirm(effect: Effect, doing: Doing, value: Any, how: str) -> tuple[e.Confirm, Done]:
     """R10: what happened is confirmed even if its result cannot be recorded."""
     try:
         data = effect.result.encode(value)
-        return e.Confirm(key, n, token, data, how=how), Done(effect.result.decode(data))
+        return e.Confirm(doing.key, doing.n, doing.token, data, how=how, sender=doing.sender), Done(effect.result.decode(data))
     except NotRecordable as error:
-        return e.Confirm(key, n, token, unrecorded=str(error), how=how), Done(value)
+        return e.Confirm(doing.key, doing.n, doing.token, unrecorded=str(error), how=how, sender=doing.sender), Done(value)
 
 
 def describe(error: BaseException) -> str:

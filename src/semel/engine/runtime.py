@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from semel.engine.acting import Acting, follow_tasks
+from semel.engine.acting import Acting, follow_anyio, follow_tasks
 from semel.engine.acting import acting as acting_now
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, is_async
@@ -156,6 +156,7 @@ class Runtime:
     @contextlib.contextmanager
     def _in_effect(self, acting: Acting, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
         with _set(inside, "an effect"), _set(acting_now, acting), watching_children(about_to_spawn):
+            follow_anyio()
             if in_loop():
                 follow_tasks(asyncio.get_running_loop())
             yield

@@ -170,6 +170,7 @@ class Confirm:
     result: Json = None
     unrecorded: str = ""
     how: str = RETURNED
+    sender: tuple[str, int] | None = None  # the task and attempt whose submission it is: two rivals may mean one token (R8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +181,7 @@ class Disprove:
     reason: str
     final: bool = False
     detail: Json = None
+    sender: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +191,7 @@ class Lose:
     token: int
     why: str
     ended: bool
+    sender: tuple[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,8 +411,8 @@ def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | 
 
 def _outcome(effect: Effect, c: Confirm | Disprove | Lose, standing: Standing) -> Decision | Refusal:
     sub = effect.submission(c.n)
-    if sub is None or sub.token != c.token:
-        return _no(Code.STALE_VIEW, f"{effect.name} has no submission {c.n} of this token")
+    if sub is None or sub.token != c.token or c.sender not in (None, (sub.task, sub.attempt)):
+        return _no(Code.STALE_VIEW, f"{effect.name} has no submission {c.n} of this sender")
     if sub.open and not effect.confirmed and standing.current and not sub.fenced:
         if isinstance(c, Confirm):
             return Decision((j.Confirmed(c.key, c.n, c.result, c.unrecorded, c.how),))
