@@ -33,9 +33,9 @@ def test_every_command_of_the_machine_has_its_cells() -> None:
 # What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
 DECIDING: dict[type, set[str]] = {
     e.Intend: {"digest", "material", "again", "said", "limit", "per_task"},
-    e.Confirm: {"n", "token"},
-    e.Disprove: {"n", "token"},
-    e.Lose: {"n", "token", "ended"},
+    e.Confirm: {"n", "token", "sender"},
+    e.Disprove: {"n", "token", "sender"},
+    e.Lose: {"n", "token", "ended", "sender"},
     e.MarkUnfenced: {"n", "why"},
     e.NoteSenderGone: {"session", "dead"},
     e.Settle: {"verdict", "how", "waited_ms", "seen"},
