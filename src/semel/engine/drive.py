@@ -113,9 +113,9 @@ def _call_sync(call: Call) -> Reply:
     if call.inline and call.seconds is None and not call.is_async:
         return _run_here(call)
     done = Signal()
-    _in_thread(call, done)
     over = False
     try:
+        _in_thread(call, done)  # within: an interrupt may come as soon as it runs
         over = done.wait(call.seconds)
     finally:  # a timeout, or an interrupt of this thread: what was called runs on, and its end is told
         if not over and call.late is not None:
@@ -197,9 +197,9 @@ async def _call_async(call: Call) -> Reply:
 
 async def _await_thread(call: Call) -> Reply:
     done = Signal()
-    _in_thread(call, done)
     reply = None
     try:
+        _in_thread(call, done)
         reply = await wait_for_signal(done, call.seconds)
     finally:  # a timeout, or this task was cancelled: what was called runs on, and its end is told
         if reply is None and call.late is not None:

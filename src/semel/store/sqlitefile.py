@@ -101,7 +101,11 @@ def check_library(version: str) -> None:
 
 
 def _prepare(raw: apsw.Connection, place: str) -> int:
-    _check(raw, place)
+    raw.execute("BEGIN")  # one view for all that is asked: another process may be making the schema at this moment
+    try:
+        _check(raw, place)
+    finally:
+        raw.execute("ROLLBACK")
     mode = _to_wal(raw)
     if place != ":memory:" and mode != "wal":
         raise Misuse(f"{place} is on a file system without shared memory (journal mode {mode}, not WAL); use a local disk")
