@@ -85,6 +85,7 @@ INTERRUPTED = """
 import os, signal, sys, threading, time
 import semel
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts background jobs with it ignored
 app = semel.App(sys.argv[1])
 over = threading.Event()
 
