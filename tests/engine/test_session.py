@@ -17,10 +17,10 @@ from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks
-from semel.model import Retry
+from semel.model import Refusal, Retry
 from semel.store.contract import Claims, SessionRow
 from semel.store.sqlite import SQLite
-from semel.store.writer import Writer
+from semel.store.writer import Ticket, Writer
 from semel.watchdog import Watchdog
 
 TTL = 8.0
@@ -327,3 +327,25 @@ def test_r4_a_process_that_dies_after_it_was_fenced_is_known_to_be_dead(lab: Lab
     lab.store.fence("other", None, "watched")
     assert session.knows_dead(row._replace(fenced="watched"))
     assert not session.knows_dead(row._replace(boot_id="another boot"))
+
+
+def test_an_outcome_that_cannot_be_recorded_keeps_anything_else_from_starting(lab: Lab) -> None:
+    """Promise 4: in the store it is still merely submitted; what this process knows must bar the next intent."""
+    ledger = lab.claimed(lab.session(), lab.task())
+    lab.intend(ledger)
+    submit = lab.desk.writer.submit
+
+    def lost(unit: Any, **how: Any) -> Ticket:
+        ticket = Ticket(unit)
+        ticket.set(StoreUnavailable("patience is over"))
+        return ticket
+
+    lab.desk.writer.submit = lost  # type: ignore[method-assign]
+    ledger.post(e.Lose("K", 1, ledger.state.token, "no answer", ended=False))
+    lab.desk.writer.submit = submit  # type: ignore[method-assign]
+    ledger.refresh()
+    state = ledger.state
+    assert state.effects["K"].state == "submitted" and not state.unknown
+    other = e.Intend("L", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session)
+    refused = ledger.propose(other)
+    assert isinstance(refused, Refusal) and refused.code == "unknown_outstanding"
