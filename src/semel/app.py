@@ -25,7 +25,7 @@ from semel.decorated import (
 )
 from semel.engine import declare, drive, review, views
 from semel.engine.queue import Order, accepted, check_name, enqueue
-from semel.engine.requests import Request
+from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
 from semel.errors import Misuse
 from semel.machine.projection import EffectRow
@@ -44,12 +44,14 @@ from semel.model import (
     Verdict,
 )
 from semel.store.contract import Store
+from semel.store.places import open_store, place_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 X = TypeVar("X")
 
 ALONE_TTL = timedelta(seconds=15)
+REPLICATED_TTL = timedelta(seconds=60)  # half of it exceeds the gap of a failover
 LEAST_TTL = timedelta(seconds=1)
 Watch = Literal["worker", "always", "never"]
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
@@ -59,10 +61,11 @@ _left_behind: list[Any] = []  # a parent's runtimes in a forked child, kept so t
 class App:
     """Declares effects, steps and tasks, and reaches their store. No I/O until first use; fork-safe.
 
-    store: "sqlite:///agent.db", "sqlite:////abs/agent.db", "sqlite:///:memory:"; default $SEMEL_STORE, else
+    store: "sqlite:///agent.db", "sqlite:////abs/agent.db", "sqlite:///:memory:", "postgresql://user@host:5432/database"
+    (several hosts: host1,host2; `?pgbouncer=1` behind a pool in transaction mode); default $SEMEL_STORE, else
     sqlite:///semel.db. modules: imported by name at first use. tenant: None means that every call must name one.
-    lease: a session's TTL (default 15 s). watchdog: whether the kernel kills this process when it oversleeps its lease
-    in the middle of a call: in "worker" processes, "always", "never".
+    lease: a session's TTL (default 15 s; 60 s on a database with standbys). watchdog: whether the kernel kills this
+    process when it oversleeps its lease in the middle of a call: in "worker" processes, "always", "never".
     """
 
     def __init__(
@@ -234,6 +237,15 @@ class App:
         runtime = self._runtime
         return runtime if runtime is not None else self._open()
 
+    def opened(self) -> Generator[Request, Any, Runtime]:
+        """The runtime, for a procedure: what has to be opened first is opened away from any event loop."""
+        if self._runtime is not None:
+            return self._runtime
+        reply = yield Call(self._open, False, inline=True)
+        if isinstance(reply, Raised):
+            raise reply.error
+        return self.runtime
+
     def _open(self) -> Runtime:
         with self._opening:
             if self._runtime is None:
@@ -244,21 +256,21 @@ class App:
 
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
-        return Runtime(self.open_store(), self.declared_effects, ttl=self._lease.total_seconds(), kernel_timer=timer)
+        store = self.open_store()
+        lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.standbys else self._lease
+        return Runtime(store, self.declared_effects, ttl=lease.total_seconds(), kernel_timer=timer)
 
     def open_store(self) -> Store:
         """Open the store that the URL names. Raises `Misuse`."""
-        from semel.store.sqlite import SQLite
-
-        return SQLite(place_of(self._url))
+        return open_store(self._url)
 
     def expect_store(self) -> None:
         """Raise `Misuse` if the store's file is not there: then it was removed, and a new one would know nothing."""
         place = place_of(self._url)
-        if place != ":memory:" and not Path(place).exists():
+        if place.dialect == "sqlite" and place.where != ":memory:" and not Path(place.where).exists():
             raise Misuse(
-                f"the store {place} was here when this worker first started, and is gone; a new one would do everything again; "
-                f"put it back, or start the worker anew to begin with nothing"
+                f"the store {place.where} was here when this worker first started, and is gone; a new one would do everything "
+                f"again; put it back, or start the worker anew to begin with nothing"
             )
 
     def load(self) -> None:
@@ -338,24 +350,6 @@ class App:
         self.load()
         work = self.declared_tasks.get(state.kind)
         return state.result if work is None else work.result.decode(state.result)
-
-
-def place_of(url: str) -> str:
-    """The file that a store URL names, or ":memory:". Raises `Misuse` for what this version does not know."""
-    scheme, colon, rest = url.partition("://")
-    if scheme in ("postgresql", "postgres"):
-        raise Misuse(
-            "this version of semel keeps its ledger in SQLite; a PostgreSQL store is not in it yet; "
-            "write semel.App('sqlite:///agent.db')"
-        )
-    if scheme != "sqlite" or not colon:
-        raise Misuse(f"the store {url!r} has no scheme that semel knows; write semel.App('sqlite:///agent.db')")
-    place = rest.removeprefix("/")
-    if not rest.startswith("/") or not place:
-        raise Misuse(
-            f"the store {url!r} names no file; write 'sqlite:///agent.db' (three slashes) or 'sqlite:////var/lib/agent.db' (four)"
-        )
-    return place
 
 
 class _Part:

@@ -13,7 +13,7 @@ from semel.engine import attempt as attempts
 from semel.engine import drive
 from semel.engine.attempt import Attempt
 from semel.engine.declare import Work as Declared
-from semel.engine.ledger import Ledger
+from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
 from semel.engine.requests import Await, Raised, Request, Returned
 from semel.engine.runtime import Runtime, current
@@ -50,9 +50,14 @@ def unsettled(ref: Ref[Any], state: tasks.Task, cause: BaseException | None = No
     raise Unsettled(ref, why, f"task {ref.id} ({state.kind} {state.key}) is {why}{said}; see: semel why {ref.id}") from cause
 
 
+def state_now(desk: Desk, ref: Ref[Any]) -> Generator[Request, Any, tasks.Task]:
+    """A task as the store has it at this moment."""
+    return (yield from desk.off_loop(lambda: state_of(desk, ref.tenant, ref.id)))
+
+
 def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
-    session = runtime.session()
+    session = yield from runtime.desk.off_loop(runtime.session)
     clock = runtime.desk.clock
     until = clock.boot() + wait.total_seconds()
     while True:
@@ -67,10 +72,10 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
             return Ledger(runtime.desk, claimed.tenant, claimed.task, claimed.head, f"session:{session.id}")
         if isinstance(outcome, Fenced):
             session.fence_self(outcome.why)
-        state = state_of(runtime.desk, ref.tenant, ref.id)
+        state = yield from state_now(runtime.desk, ref)
         if state.delivery is not Delivery.LEASED or clock.boot() > until:
             unsettled(ref, state)
-        session.tend()  # whoever has it may be dead, and then it is free at once
+        yield from runtime.desk.off_loop(session.tend)  # whoever has it may be dead, and then it is free at once
         yield clock.pause(LOOK_SECONDS)
 
 
@@ -104,11 +109,11 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         return self._entered()
 
     def _enter(self) -> Generator[Request, Any, None]:
-        runtime = self._app.runtime
+        runtime = yield from self._app.opened()
         task, ticket = enqueue(runtime.desk, self._order)
         self.ref = Ref(accepted(task, (yield Await(ticket))), self._order.tenant, app=self._app)
         ledger = yield from take(runtime, self.ref, FOR_EVER, self._wait)
-        session = runtime.session()
+        session = yield from runtime.desk.off_loop(runtime.session)
         attempt = Attempt(
             runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits, hold_seconds=self._wait.total_seconds()
         )
@@ -156,22 +161,22 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
             attempt.session.held.discard((self.ref.tenant, self.ref.id))
         if failed is not None and not isinstance(failed, Suspended):
             return
-        state = state_of(self._app.runtime.desk, self.ref.tenant, self.ref.id)
+        state = yield from state_now(attempt.desk, self.ref)
         if failed is not None or state.delivery is not Delivery.ACKNOWLEDGED or state.execution is Execution.CANCELLED:
             unsettled(self.ref, state, failed)  # a suspension never leaves (R11), not even if another has finished the task
 
 
 def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generator[Request, Any, Any]:
     """Accept a task and make one attempt in this process; its recorded result if it is done; else `Unsettled`."""
-    runtime = app.runtime
+    runtime = yield from app.opened()
     task, ticket = enqueue(runtime.desk, order)
     ref: Ref[Any] = Ref(accepted(task, (yield Await(ticket))), order.tenant, app=app)
-    state = state_of(runtime.desk, ref.tenant, ref.id)
+    state = yield from state_now(runtime.desk, ref)
     if state.execution is not Execution.SUCCEEDED:
         try:
             ledger = yield from take(runtime, ref, work.retry, wait)
         except Unsettled:
-            state = state_of(runtime.desk, ref.tenant, ref.id)
+            state = yield from state_now(runtime.desk, ref)
             if state.execution is not Execution.SUCCEEDED:
                 raise
         else:
@@ -182,7 +187,7 @@ def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generat
 
 
 def _attempt(runtime: Runtime, work: Declared, ledger: Ledger, wait: timedelta) -> Generator[Request, Any, tasks.Task]:
-    session = runtime.session()
+    session = yield from runtime.desk.off_loop(runtime.session)
     attempt = Attempt(
         runtime,
         session,
@@ -196,7 +201,7 @@ def _attempt(runtime: Runtime, work: Declared, ledger: Ledger, wait: timedelta) 
         yield from attempts.run(attempt, work)
     finally:
         session.held.discard((ledger.tenant, ledger.state.id))
-    return state_of(runtime.desk, ledger.tenant, ledger.state.id)
+    return (yield from state_now(runtime.desk, Ref(ledger.state.id, ledger.tenant)))
 
 
 def as_work(attempt: Attempt) -> Work:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 from semel.app import App
 from semel.engine import attempt as attempts
@@ -24,10 +25,12 @@ from semel.machine import tasks
 from semel.model import Refusal
 from semel.store.contract import ClaimedTask, Claims, Fenced
 
+T = TypeVar("T")
 log = logging.getLogger("semel")
 POLL_SECONDS = 0.02  # how often to ask whether another process has written: a read of one number
 IDLE_POLL_SECONDS = 0.05  # the same, when there has been nothing to do for a while
 BUSY_SECONDS = 2.0
+AWAY_SECONDS = 1.0  # how long to wait when the store did not answer
 LOOK_SECONDS = 1.0  # how often to look all the same
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
@@ -66,6 +69,8 @@ class Worker:
         self._stopping = False
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
+        self._opened = False
+        self._store_away = False
         self._poked = True
         self._sleeper: asyncio.Future[None] | None = None
         self._busy_at = 0.0
@@ -77,24 +82,68 @@ class Worker:
         """Until told to stop, fenced, or (until_idle) idle."""
         loop = asyncio.get_running_loop()
         self._app.be_worker()
-        runtime = await asyncio.to_thread(lambda: self._app.runtime)
-        runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
-        self._session = await asyncio.to_thread(runtime.session)
-        self._runtime = runtime
-        await asyncio.to_thread(self._session.tend)
         with self._signals(loop):
+            while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
+                await self._rest(AWAY_SECONDS)
+            if not self._opened:
+                return
             await self._loop()
             await self._drain()
         if self._failed:
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
 
+    def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Come into the store; False: it does not answer."""
+        try:
+            runtime = self._app.runtime
+            runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
+            session = runtime.session()
+            session.tend()
+        except StoreUnavailable as error:
+            self._away(error)
+            return False
+        self._runtime, self._session, self._opened = runtime, session, True
+        return True
+
+    def _away(self, error: StoreUnavailable) -> None:
+        """Said once for each time that it goes away."""
+        if not self._store_away:
+            log.warning("semel: the store does not answer; this worker goes on when it does: %s", error)
+        self._store_away = True
+
+    async def _rest(self, seconds: float) -> None:
+        """Let time pass, unless something happens."""
+        self._sleeper = asyncio.get_running_loop().create_future()
+        alarm = asyncio.get_running_loop().call_later(seconds, self._rouse)
+        if not self._stopping:
+            await self._sleeper
+        alarm.cancel()
+
+    async def _asked(self, question: Callable[[], T]) -> T:
+        """Ask the store, away from the loop if the answer comes over a network."""
+        if self._runtime.desk.remote:
+            return await drive.in_own_thread(question)
+        return question()
+
     async def _loop(self) -> None:
+        while not self._stopping:
+            try:
+                await self._work()
+                return
+            except StoreUnavailable as error:
+                self._away(error)
+                await self._rest(AWAY_SECONDS)
+
+    async def _work(self) -> None:
         store = self._runtime.desk.store
         seen, looked = -1, 0.0
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
-            changed = store.changed()
+            changed = await self._asked(store.changed)
+            if self._store_away:
+                self._store_away = False
+                log.warning("semel: the store answers again")
             if changed != seen or now - looked >= LOOK_SECONDS or self._poked:
                 self._poked = False
                 seen, looked = changed, now
@@ -146,8 +195,8 @@ class Worker:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         self._start_alone()
         store, clock = self._runtime.desk.store, self._runtime.desk.clock
-        self._due = store.next_due(self.queues, self.kinds)
-        self._tell_of_foreign()
+        self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds))
+        self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds)))
         free = self._free()
         if free <= 0 or self._due is None or self._due > clock.wall_ms():
             return 0
@@ -166,7 +215,7 @@ class Worker:
             return 0
         if not isinstance(outcome, Claims):
             log.warning("semel: nothing could be claimed: %s", outcome)
-            await asyncio.sleep(1.0)
+            await self._rest(AWAY_SECONDS)
             return 0
         for taken in outcome.tasks:
             if taken.task.alone:
@@ -176,8 +225,8 @@ class Worker:
         self._start_alone()
         return len(outcome.tasks)
 
-    def _tell_of_foreign(self) -> None:
-        for queue, kind in self._runtime.desk.store.foreign(self.queues, self.kinds):
+    def _tell_of_foreign(self, found: list[tuple[str, str]]) -> None:
+        for queue, kind in found:
             if (queue, kind) not in self._told_of:
                 self._told_of.add((queue, kind))
                 log.warning(

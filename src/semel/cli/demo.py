@@ -17,8 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from semel.app import App, place_of
+from semel.app import App
 from semel.model import Delivery
+from semel.store.places import place_of
 from semel.testing.provider import FaultKind, Provider
 
 LEASE_SECONDS = 2.0

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from semel.app import App, place_of
+from semel.app import App
 from semel.cli.output import clipped
 from semel.errors import Misuse, SemelError
 from semel.machine.projection import EffectRow, TaskRow
 from semel.store.contract import Store
+from semel.store.places import Place, place_of
 
 DEFAULT_STORE = "sqlite:///semel.db"
 LEAST_PART = 4  # characters of an id that somebody types: fewer are too easily another's
@@ -106,14 +107,25 @@ def check_module(target: str) -> None:
 def check_there(url: str) -> None:
     """Raise `Misuse` where there is no store: looking must not make one."""
     place = place_of(url)
-    if place == ":memory:":
+    if place.dialect == "postgres":
+        check_database(place)
+        return
+    if place.where == ":memory:":
         raise Misuse("a store in memory lives in its own process alone; name one in a file: --store sqlite:///agent.db")
-    path = Path(place)
+    path = Path(place.where)
     name = "name the store with --store sqlite:///path/to/it.db, or SEMEL_STORE in the environment"
     if not path.exists():
         raise Misuse(f"there is no store at {path.absolute()}, and looking does not make one; {name}")
     if path.is_file() and path.stat().st_size == 0 and not Path(f"{path}-wal").exists():
         raise Misuse(f"{path.absolute()} is an empty file, not a store; {name}")
+
+
+def check_database(place: Place) -> None:
+    """Raise `Misuse` where a database has no store in it, `StoreUnavailable` where it does not answer."""
+    from semel.store.pgschema import is_there
+
+    if not is_there(place.where):
+        raise Misuse(f"there is no store in {place.shown}, and looking does not make one; make it: semel migrate --store URL")
 
 
 @contextlib.contextmanager

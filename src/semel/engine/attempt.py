@@ -106,14 +106,14 @@ class Attempt:
             nth = self._steps[base] = self._steps.get(base, 0) + 1
         return f"{base}:{nth}"
 
-    def mine(self, known: e.Effect) -> bool:
+    def mine(self, known: e.Effect) -> Generator[Request, Any, bool]:
         """Whether this attempt may settle it: its own task's, or a key whose owner is gone (R8)."""
         if known.key not in self.ledger.keys:
             return True
         owner = known.sent[-1].task
         if owner == self.ledger.state.id:
             return True
-        row = self.desk.store.task(self.ledger.tenant, owner)
+        row = yield from self.desk.off_loop(lambda: self.desk.store.task(self.ledger.tenant, owner))
         return row is None or row.delivery in (Delivery.DEAD_LETTERED, Delivery.ACKNOWLEDGED)
 
     def facts(self, known: e.Effect) -> r.Facts:
@@ -194,13 +194,14 @@ class Attempt:
 
     def look_again(self) -> Generator[Request, Any, None]:
         """A person may have answered, or another task settled it: read what others wrote."""
+        yield from self.desk.off_loop(self._look_again)
+
+    def _look_again(self) -> None:
         row = self.desk.store.head(self.ledger.tenant, self.ledger.state.id)
         if row.seq > self.ledger.head.seq:
             self.ledger.refresh()
         for stream in self.ledger.keys.values():
             stream.refresh(self.desk.store)
-        return
-        yield  # a generator, like the others
 
     # --- the whole ---
 
@@ -210,7 +211,7 @@ class Attempt:
             unknown = self._first_unknown()
             if unknown is None:
                 return
-            if not self.mine(unknown):
+            if not (yield from self.mine(unknown)):
                 yield from self.park(f"{unknown.name} of task {unknown.sent[-1].task} is unknown", unknown.key, RETRY_MS)
             effect = self.runtime.effects.get(unknown.name)
             if effect is None:

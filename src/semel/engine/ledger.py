@@ -11,10 +11,11 @@ import os
 import threading
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from semel.engine.clock import Clock
-from semel.engine.requests import Await, Request
+from semel.engine.requests import Await, Call, Raised, Request, Returned
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -24,6 +25,7 @@ from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stal
 from semel.store.writer import Ticket, Writer
 
 START = Head(0, j.GENESIS)
+T = TypeVar("T")
 log = logging.getLogger("semel")
 MAX_REDECIDED = 1000
 
@@ -64,6 +66,21 @@ class Desk:
     store: Store
     writer: Writer
     clock: Clock
+
+    @property
+    def remote(self) -> bool:
+        """Whether a question to the store goes over a network: then no event loop may wait for its answer."""
+        return self.store.info.dialect != "sqlite"
+
+    def off_loop(self, work: Callable[[], T]) -> Generator[Request, Any, T]:
+        """Do what asks the store, on another thread if an event loop would have to wait for its answer."""
+        if not self.remote:
+            return work()
+        reply = yield Call(work, False, inline=True)
+        if isinstance(reply, Raised):
+            raise reply.error
+        assert isinstance(reply, Returned)
+        return reply.value  # type: ignore[no-any-return]
 
 
 @dataclass(slots=True)
@@ -282,13 +299,18 @@ class Ledger:
     ) -> Generator[Request, Any, e.Decision | Refusal]:
         """Decide, and wait until it is durable; decided again whenever a rival was faster. Raises `StoreUnavailable`."""
         for _ in range(MAX_REDECIDED):
-            proposed = self.propose(command, guard=guard() if guard else None, scope=scope)
+            if scope == "tenant" or self.keys:  # what others wrote there is read
+                proposed = yield from self.desk.off_loop(
+                    lambda: self.propose(command, guard=guard() if guard else None, scope=scope)
+                )
+            else:
+                proposed = self.propose(command, guard=guard() if guard else None, scope=scope)
             if isinstance(proposed, Refusal) or proposed.ticket is None:
                 return proposed if isinstance(proposed, Refusal) else proposed.decision
             outcome = yield Await(proposed.ticket)
             if isinstance(outcome, Landed):
                 return proposed.decision
-            self.refresh(proposed.generation)
+            yield from self.desk.off_loop(partial(self.refresh, proposed.generation))
             if isinstance(outcome, Fenced):
                 return Refusal(Code.FENCED, outcome.why)
             if isinstance(outcome, StoreUnavailable):

@@ -140,7 +140,8 @@ def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decisio
                 result = effect.result.decode(result)
             raise Refused(decided.code, decided.message, result)
         known = attempt.ledger.effect(call.key)
-        if known is not None and known.state == "ambiguous" and attempt.mine(known) and not attempt.ledger.state.suspended:
+        unknown = known is not None and known.state == "ambiguous" and not attempt.ledger.state.suspended
+        if unknown and known is not None and (yield from attempt.mine(known)):
             yield from recover.climb(attempt, effect, call.key)
             continue
         yield from attempt.suspend(decided, call.key, effect)

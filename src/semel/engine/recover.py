@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from semel.engine import perform as p
@@ -79,7 +80,7 @@ def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Be
 def note_senders(attempt: Attempt, known: e.Effect) -> Generator[Request, Any, None]:
     """R4: write down which senders of open submissions are fenced by now, and which are dead: that may come later."""
     for session in sorted({s.session for s in known.open if not s.quiet and s.session != attempt.session.id}):
-        row = attempt.desk.store.session(session)
+        row = yield from attempt.desk.off_loop(partial(attempt.desk.store.session, session))
         if row is not None and row.fenced:
             dead = row.fenced == "dead" or attempt.session.knows_dead(row)
             yield from attempt.ledger.commit(e.NoteSenderGone(known.key, session, dead))

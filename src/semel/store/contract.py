@@ -155,13 +155,17 @@ class SessionRow(NamedTuple):
 
 
 class StoreInfo(NamedTuple):
-    """id: this store, random. application: the namespace of its keys. epoch: its incarnation."""
+    """id: this store, random. application: the namespace of its keys. epoch: its incarnation.
+
+    place: where it is, without a password. standbys: it is, or may be, replicated to another server.
+    """
 
     id: str
     application: str
     epoch: int
     dialect: str
     place: str
+    standbys: bool = False
 
 
 class Store(Protocol):

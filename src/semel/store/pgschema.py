@@ -10,7 +10,7 @@ import uuid_utils
 from psycopg import errors
 
 from semel.errors import Misuse
-from semel.store.pglink import Link
+from semel.store.pglink import Link, target
 from semel.store.sqlfile import text
 
 SCHEMA = 1
@@ -31,6 +31,17 @@ class Server(NamedTuple):
     standbys: str
     read_only: str
     in_recovery: bool
+    walsenders: int
+
+
+def is_there(url: str) -> bool:
+    """Whether the database that a URL names has a store in it. Raises `StoreUnavailable` if it does not answer."""
+    link = Link(target(url), "looking", patience=15, settings={})
+    try:
+        with link.answered():
+            return bool(link.pipe(("has_meta", None))[0].rows[0][0])
+    finally:
+        link.close()
 
 
 def server(link: Link) -> Server:

@@ -72,7 +72,8 @@ class Postgres:
                 meta = pgschema.prepare(link, self._where.place)
         finally:
             link.close()
-        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place)
+        replicated = bool(found.standbys) or found.walsenders > 0 or "," in self._where.params.get("host", "")
+        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place, replicated)
         return {"synchronous_commit": "on"} if pgschema.raised(found) else {}
 
     def _check(self, link: Link) -> None:

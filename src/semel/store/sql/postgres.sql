@@ -308,4 +308,4 @@ INSERT INTO semel.meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDAT
 -- name: server
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('synchronous_commit'),
        current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
-       current_setting('transaction_read_only'), pg_is_in_recovery();
+       current_setting('transaction_read_only'), pg_is_in_recovery(), (SELECT count(*)::int FROM pg_stat_replication);
