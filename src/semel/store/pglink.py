@@ -58,6 +58,11 @@ class Target:
     pgbouncer: bool
     place: str
 
+    @property
+    def several(self) -> bool:
+        """Whether it names more than one server, of which one or another is the primary."""
+        return "," in self.params.get("host", "") or "," in self.params.get("hostaddr", "")
+
 
 def target(url: str) -> Target:
     """What a URL (or a libpq connection string) names. `?pgbouncer=1` is ours. Raises `Misuse`."""

@@ -122,7 +122,9 @@ class Transaction:
             ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
             ("insert_unknown", UnknownRow._fields, writes.unknown),
         )
-        calls = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+        calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+        if writes.epoch:
+            calls.append(("set_epoch", (str(writes.epoch),)))
         self.wrote = self.wrote or bool(calls)
         self._floors.lower(writes.ready)
         return calls
