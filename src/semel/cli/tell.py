@@ -71,7 +71,7 @@ def person_of(actor: str) -> str:
         return name
     if what == "session":
         return f"session {short(name)}"
-    return {"caller": "A caller", "cli": "Somebody at the command line"}.get(actor, actor)
+    return {"caller": "A caller", "cli": "Somebody at the command line", "arrival": "a worker"}.get(actor, actor)
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ TRIES = 100
 
 
 class NotYet(StoreUnavailable):
-    """This process may claim nothing yet: it watches."""
+    """This process may claim nothing yet: it watches, and must look again within half a TTL."""
 
 
 @dataclass(slots=True)
@@ -142,6 +142,7 @@ class Arrival:
         witnessed = max(self._witness.seen.epoch, kept.seen.epoch if kept else 0)
         begun = begin(self._desk, info, witnessed, f"the store does not hold {missing}", "arrival")
         if not isinstance(begun, Refusal):
+            self._witness.trusted = True  # it was we who knew
             log.error("semel: the store went back: it does not hold %s; epoch %d begins", missing, begun.epoch)
 
     # --- nobody here knows ---

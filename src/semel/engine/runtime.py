@@ -99,10 +99,12 @@ class Runtime:
         """Whether what this process sees from now on is a measure: the store is new, or holds what was witnessed (R19)."""
         store = self.desk.store
         if not store.created:
-            held, missing = asked(self.witness, self.desk, self.witness.load(), store.info)
+            kept = self.witness.load()
+            self.witness.trusted, missing = asked(self.witness, self.desk, kept, store.info)
             if missing:
                 log.error("semel: the store %s went back: it does not hold %s", store.info.place, missing)
-            self.witness.trusted = held
+            elif kept is not None:
+                self.witness.adopt(kept.seen)
         else:
             self.witness.trusted = True
             self.witness.save()

@@ -58,6 +58,7 @@ class Witness:
         self._lock = threading.Lock()
         self._saved_at = -SAVE_SECONDS
         self._beating = False
+        self._new = True  # something is known that the file may not hold
         self._complained = False
         self.trusted = False  # what this process sees is a measure: it knows, or has watched, that the store did not go back
 
@@ -73,7 +74,13 @@ class Witness:
         with self._lock:
             self._info = info
             if self._seen.epoch != info.epoch:
-                self._seen = Witnessed(info.epoch, None, None)
+                self._seen, self._new = Witnessed(info.epoch, None, None), True
+
+    def adopt(self, seen: Witnessed) -> None:
+        """What the file said, and the store holds: a measure for this process too."""
+        with self._lock:
+            if seen.epoch == self._seen.epoch and self._seen.row is None and self._seen.beat is None:
+                self._seen, self._new = seen, False
 
     def committed(self, units: Sequence[Unit], outcomes: Sequence[object]) -> None:
         """A transaction was acknowledged: its last row is held from now on."""
@@ -82,6 +89,7 @@ class Witness:
                 row = unit.parts[-1].rows[-1]
                 with self._lock:
                     self._seen = self._seen._replace(row=(row.tenant, row.stream, row.seq, row.hash))
+                    self._new = True
                 break
         if not self._beating and time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self.save()
@@ -90,7 +98,7 @@ class Witness:
         """A beat was acknowledged."""
         with self._lock:
             if self._seen.epoch == epoch:
-                self._seen = self._seen._replace(beat=(session, number))
+                self._seen, self._new = self._seen._replace(beat=(session, number)), True
         self._beating = True
         self.save()
 
@@ -127,12 +135,15 @@ class Witness:
         if self.path is None or not self.trusted:
             return
         with self._lock:
+            if not self._new:
+                return
             self._saved_at = time.monotonic()
             seen, info = self._seen, self._info
             try:
                 if self._is_later(seen.epoch):
                     return
                 self._write(self.path, seen, info)
+                self._new = False
             except OSError as error:
                 if not self._complained:
                     log.warning(
