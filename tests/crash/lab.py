@@ -95,19 +95,20 @@ class Worker:
 
 
 class Lab:
-    """One test's world. env: of all its workers, on top of the lab's own."""
+    """One test's world. url: of its store; default: a file of its own. env: of all its workers, on top of the lab's own."""
 
     apps = APPS
 
-    def __init__(self, root: Path, **env: str) -> None:
+    def __init__(self, root: Path, url: str = "", **env: str) -> None:
         self.root, self.room = root, root / "room"
         self.room.mkdir(parents=True)
         self.store = root / "agent.db"
+        self.url = url or f"sqlite:///{self.store}"
         self.record = root / "provider.db"
         self.provider = Provider.start(self.record)
         self.env = {
             **os.environ,
-            "SEMEL_STORE": f"sqlite:///{self.store}",
+            "SEMEL_STORE": self.url,
             "CRASH_PROVIDER": self.provider.url,
             "CRASH_ROOM": str(self.room),
             "CRASH_PARENT": str(os.getpid()),
@@ -121,7 +122,7 @@ class Lab:
 
     def open_app(self) -> semel.App:
         """The test's own hold on the store: it enqueues, reads and decides as a person would, and runs nothing."""
-        return semel.App(f"sqlite:///{self.store}")
+        return semel.App(self.url)
 
     def close(self) -> None:
         """End everything that this lab started."""
@@ -168,11 +169,11 @@ class Lab:
         port = int(self.provider.url.rsplit(":", 1)[1])
         self.provider = Provider.start(self.record, port=port)
 
-    # --- the store's file ---
+    # --- the store ---
 
     def lock_store(self, seconds: float) -> subprocess.Popen[str]:
-        """Another process takes the write lock for so long; returns once it holds it."""
-        process = self.start(str(APPS / "run_locker.py"), str(self.store), str(seconds))
+        """Another process lets nobody write for so long; returns once it does."""
+        process = self.start(str(APPS / "run_locker.py"), self.url, str(seconds))
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
         return process
