@@ -65,7 +65,7 @@ class Worker:
     def freeze(self) -> None:
         """SIGSTOP, and wait until the kernel has stopped every thread of it."""
         self.signal(signal.SIGSTOP)
-        until(f"{self.pid} is stopped", lambda: set(self._states()) <= {"T", "t"}, 10)
+        until(f"{self.pid} is stopped", lambda: set(self.states()) <= {"T", "t"}, 10)
 
     def wake(self) -> None:
         """SIGCONT."""
@@ -86,7 +86,8 @@ class Worker:
         """Wait until its log holds these words."""
         until(f"worker {self.pid} says {words!r}", lambda: words in self.log.read_text())
 
-    def _states(self) -> list[str]:
+    def states(self) -> list[str]:
+        """What each of its threads is at, as the kernel's letter."""
         found = []
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             text = stat.read_text()
@@ -137,12 +138,13 @@ class Lab:
 
     def worker(self, module: str = "agent", *, concurrency: int = 20, script: str = "run_worker.py", **env: str) -> Worker:
         """Start a worker process on an app module under apps/."""
+        return self.launch(sys.executable, str(APPS / script), module, str(concurrency), **env)
+
+    def launch(self, *command: str, **env: str) -> Worker:
+        """Start a worker by another command."""
         log = self.root / f"worker{len(self.workers) + 1}.log"
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, str(APPS / script), module, str(concurrency)],
-                env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            )  # fmt: skip
+            process = subprocess.Popen(command, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self.workers.append(Worker(process, log))
         return self.workers[-1]
 

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from semel.errors import Misuse
 from semel.store.places import place_of
 
-__all__ = ["GIVEN", "Cluster", "binaries", "database", "server"]
+__all__ = ["GIVEN", "Cluster", "binaries", "database", "free_port", "other_user", "server"]
 
 GIVEN = "SEMEL_TEST_POSTGRES"
 """The variable with the URL of a server to use instead: a superuser's, on which databases may be made and dropped."""
@@ -94,7 +94,7 @@ def database(server_url: str, name: str) -> Iterator[str]:
             admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
 
 
-def _other_user() -> pwd.struct_passwd | None:
+def other_user() -> pwd.struct_passwd | None:
     """Whom to start the server as: it refuses to run as root."""
     if os.geteuid() != 0:
         return None
@@ -104,7 +104,7 @@ def _other_user() -> pwd.struct_passwd | None:
     raise Misuse("PostgreSQL refuses to run as root, and there is no user postgres or nobody to run it as; be another user")
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """One that is free now."""
     first, last = PORTS
     for port in range(first + os.getpid() % 10_000, last):
@@ -122,11 +122,11 @@ class Cluster:
 
     def __init__(self, settings: str = "") -> None:
         place_of("postgresql://")  # says what to install if psycopg is not
-        self.user = _other_user()
+        self.user = other_user()
         self.bin = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="semel-pg-"))
         self.data = self.folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         try:
             if self.user is not None:
