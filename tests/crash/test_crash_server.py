@@ -13,7 +13,6 @@ from pathlib import Path
 import psycopg
 import pytest
 from lab import ENDED, Lab, T, until
-from test_crash_storm import a_person_passes
 
 import semel
 from pgserver import emptied
@@ -83,7 +82,7 @@ def test_killed_under_load(lab: Lab, cluster: Cluster, how: str) -> None:
     def go_on() -> None:
         while sum(worker.alive for worker in lab.workers) < 3:
             lab.worker(concurrency=3)
-        calmly(lambda: a_person_passes(lab), None)
+        calmly(lambda: lab.a_person_passes(), None)
 
     for blow in range(3):
         wanted = 2 + 8 * blow
