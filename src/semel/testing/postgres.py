@@ -82,6 +82,7 @@ def server() -> Iterator[str]:
 @contextlib.contextmanager
 def database(server_url: str, name: str) -> Iterator[str]:
     """The URL of a new database on that server, which is dropped at the end of the block."""
+    place_of(server_url)  # says what to install if psycopg is not
     import psycopg
 
     with psycopg.connect(server_url, autocommit=True) as admin:
@@ -159,11 +160,13 @@ class Cluster:
             conf.write(f"{SETTINGS}\nunix_socket_directories = '{self.folder}'\n{settings}\n")
 
     def start(self) -> None:
-        """Start the server, and wait until it answers. After `kill` or `stop`: on the same port."""
+        """Start the server, and wait until it answers. After `kill` or `stop`: on the same port. Ctrl-C is not for it."""
         for _ in range(5):
             command = [str(self.bin / "postgres"), "-D", str(self.data), "-p", str(self.port)]
             with (self.folder / "log").open("ab") as log:
-                self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder, **self._as_user(dies=True))
+                self.process = subprocess.Popen(
+                    command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True, **self._as_user(dies=True)
+                )  # fmt: skip
             if self._answers():
                 return
             self.port += 1  # somebody else took it in between
