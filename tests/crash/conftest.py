@@ -1,7 +1,7 @@
 """Fixtures of the crash tests. `SEMEL_PROOF_ROUNDS=20 pytest -m proof tests/crash` runs each scenario twenty times.
 
-Every scenario is run on both stores. On PostgreSQL an ordinary run takes one of each test's cases, another for each test;
-the rounds take all.
+Every scenario is run on both stores. On PostgreSQL an ordinary run takes one of each test's cases, another for each test,
+and leaves out those marked `long`, whose time passes at the provider; the rounds take all.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out, on PostgreSQL and outside the rounds, all cases of a test but one."""
+    """Leave out, on PostgreSQL and outside the rounds, what is long, and all cases of a test but one."""
     if ROUNDS > 1:
         return
     cases: dict[str, list[pytest.Item]] = {}
