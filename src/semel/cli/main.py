@@ -160,7 +160,12 @@ def demo(
     tasks: Annotated[int, typer.Option("--tasks", min=1, metavar="N", help="So many tasks.")] = 40,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="A URL or a path; default: a new file.", show_default=False),
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="A URL; postgres: one that ends with the demo; default: a new file.",
+            show_default=False,
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
