@@ -61,11 +61,12 @@ def change_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every decision needs at hand: the store, its writer, the clock."""
+    """What every decision needs at hand: the store, its writer, the clock. tenant: the only one it may touch; None: any."""
 
     store: Store
     writer: Writer
     clock: Clock
+    tenant: str | None = None
 
     @property
     def remote(self) -> bool:

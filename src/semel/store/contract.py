@@ -62,6 +62,7 @@ class ClaimUnit:
 
     A task for which it gives None, or raises, is passed over: the next one is looked at in its place. Units may be given
     again (R7), so it may be asked twice. task: claim this one (tenant, id), due or not, instead of looking in the queues.
+    tenant: only tasks of this one; those of others in the same queues are walked past.
     """
 
     guard: Guard
@@ -71,6 +72,7 @@ class ClaimUnit:
     queues: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     task: tuple[str, str] | None = None
+    tenant: str | None = None
 
 
 Unit = Change | ClaimUnit
@@ -157,7 +159,8 @@ class SessionRow(NamedTuple):
 class StoreInfo(NamedTuple):
     """id: this store, random. application: the namespace of its keys. epoch: its incarnation.
 
-    place: where it is, without a password. standbys: it is, or may be, replicated to another server.
+    place: where it is, without a password. standbys: it is, or may be, replicated to another server. tenant: the only one
+    that this handle's database role may touch; None: there is no such fence.
     """
 
     id: str
@@ -166,6 +169,7 @@ class StoreInfo(NamedTuple):
     dialect: str
     place: str
     standbys: bool = False
+    tenant: str | None = None
 
 
 class Store(Protocol):
@@ -239,7 +243,7 @@ class Store(Protocol):
         """The tasks that are leased to a session."""
         ...
 
-    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+    def orphans(self, after: InflightRow | None, limit: int, tenant: str | None = None) -> list[tuple[InflightRow, str]]:
         """Tasks of fenced or missing sessions, with how the session was fenced ("missing" if there is none); a page at a time."""
         ...
 
@@ -247,11 +251,11 @@ class Store(Protocol):
         """How many of each state, by ledger: delivery, execution, effect."""
         ...
 
-    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due (milliseconds since the Unix epoch); None: none waits."""
         ...
 
-    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> list[tuple[str, str]]:
         """(queue, kind) of tasks that wait in these queues and are of none of these kinds."""
         ...
 

@@ -13,8 +13,8 @@ from semel.errors import Misuse
 from semel.store.pglink import Link, target
 from semel.store.sqlfile import text
 
-SCHEMA = 1
-MIGRATIONS = {1: "postgres_schema.sql"}  # to each version, from the one before
+SCHEMA = 2
+MIGRATIONS = {1: "postgres_schema.sql", 2: "postgres_schema_2.sql"}  # to each version, from the one before
 OLDEST_SERVER = 140000
 TRIES = 50  # of which each loses to another process that makes the schema at this moment
 log = logging.getLogger("semel")
@@ -86,12 +86,28 @@ def prepare(link: Link, place: str) -> dict[str, str]:
             time.sleep(0.02)
         except errors.InsufficientPrivilege as error:
             link.roll_back()
-            user = link.where.params.get("user", "its user")
             raise Misuse(
-                f"{place}: {str(error).splitlines()[0]}; as its owner: GRANT CREATE ON DATABASE ... TO {user}, "
-                f"or run once with an owner's URL: semel migrate"
+                f"{place}: {str(error).splitlines()[0]}; its role may not make or upgrade the schema; as an owner: GRANT CREATE "
+                f"ON DATABASE ... TO its role, or run once with an owner's URL: semel migrate (a tenant's role is let in by "
+                f"semel migrate --tenant-role ROLE=TENANT)"
             ) from error
     raise Misuse(f"{place}: the schema could not be made in {TRIES} tries; look into the server's log")
+
+
+def whose(link: Link, place: str) -> str | None:
+    """The tenant of the role that asks; None: it works for all. Raises `Misuse` for a role that is neither."""
+    fenced, tenant, role = link.pipe(("whose", None))[0].rows[0]
+    if fenced and tenant is None:
+        raise Misuse(
+            f"{place}: role {role} is of no tenant, so it sees nothing; let it in with an owner's URL: semel migrate "
+            f"--tenant-role {role}=TENANT; one that works for all tenants owns the schema, or: ALTER ROLE {role} BYPASSRLS"
+        )
+    if tenant is not None and not fenced:
+        raise Misuse(
+            f"{place}: role {role} is tenant {tenant!r}'s, and no policy keeps it there (it owns the schema, is a superuser, or "
+            f"has BYPASSRLS); take one away: ALTER ROLE {role} NOSUPERUSER NOBYPASSRLS, or delete it from semel.tenant_role"
+        )
+    return None if tenant is None else str(tenant)
 
 
 def _meta(link: Link) -> dict[str, str]:

@@ -70,10 +70,13 @@ class Postgres:
                 found = pgschema.server(link)
                 pgschema.check_server(found, self._where.place)
                 meta = pgschema.prepare(link, self._where.place)
+                tenant = pgschema.whose(link, self._where.place)
         finally:
             link.close()
         replicated = bool(found.standbys) or found.walsenders > 0 or "," in self._where.params.get("host", "")
-        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place, replicated)
+        self.info = StoreInfo(
+            meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place, replicated, tenant
+        )
         return {"synchronous_commit": "on"} if pgschema.raised(found) else {}
 
     def _check(self, link: Link) -> None:
@@ -167,6 +170,10 @@ class Postgres:
                 self._writer.roll_back()
                 if len(units) == 1 and not isinstance(error, errors.ProgramLimitExceeded):
                     raise
+                trouble = error
+                break
+            except errors.InsufficientPrivilege as error:  # another tenant's row, or a right that this role has not
+                self._writer.roll_back()
                 trouble = error
                 break
             except (*UNAVAILABLE, StoreUnavailable):
@@ -304,9 +311,10 @@ class Postgres:
         """The tasks that are leased to a session."""
         return [InflightRow(*row) for row in self._all("held", (session,))]
 
-    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+    def orphans(self, after: InflightRow | None, limit: int, tenant: str | None = None) -> list[tuple[InflightRow, str]]:
         """Tasks of fenced or missing sessions."""
-        rows = self._all("orphans", (*(after or ("", "", "")), limit))
+        place = dict(zip(("session", "after", "task"), after or ("", "", ""), strict=True))
+        rows = self._all("orphans", {**place, "limit": limit, "tenant": tenant})
         return [(InflightRow(*row[:3]), row[3]) for row in rows]
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
@@ -315,7 +323,7 @@ class Postgres:
         answers = self._read(*((f"count_{ledger}", {"tenant": tenant}) for ledger in ledgers))
         return {ledger: dict(answer.rows) for ledger, answer in zip(ledgers, answers, strict=True)}
 
-    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
         groups = self._floors.groups([(queue, kind) for queue in queues for kind in kinds], self._look)
         if not groups:
@@ -323,7 +331,7 @@ class Postgres:
         columns = list(zip(*groups, strict=True))
         found = self._all("dues", {
             "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),
-            "floors": int_array(columns[3]),
+            "floors": int_array(columns[3]), "tenant": tenant,
         })  # fmt: skip
         return min((due for (due,) in found), default=None)
 
@@ -331,9 +339,10 @@ class Postgres:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
         return [Group(*row) for row in self._all("look", wanted)]
 
-    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> list[tuple[str, str]]:
         """What waits in these queues and is of none of these kinds."""
-        return [(q, kind) for q, kind in self._all("kinds", {"queues": text_array(queues)}) if kind not in kinds]
+        found = self._all("kinds", {"queues": text_array(queues), "tenant": tenant})
+        return [(queue, kind) for queue, kind in found if kind not in kinds]
 
     def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
         """All streams, in order, a page at a time."""
