@@ -133,7 +133,8 @@ def test_a_role_cannot_make_itself_another_tenants(filled: dict[str, Postgres], 
         for statement in (
             f"UPDATE semel.tenant_role SET tenant = '{THEIRS}'", "DELETE FROM semel.tenant_role",
             f"INSERT INTO semel.tenant_role VALUES ('x', '{THEIRS}')", f"SELECT semel.let_in('{role}', '{THEIRS}')",
-            f"SET ROLE {target(roles[THEIRS]).params['user']}", "UPDATE semel.meta SET value = '1'", "CREATE TABLE semel.x (y int)",
+            f"SET ROLE {target(roles[THEIRS]).params['user']}", "UPDATE semel.meta SET value = '1'",
+            "CREATE TABLE semel.x (y int)",
             "ALTER TABLE semel.task DISABLE ROW LEVEL SECURITY", f"CREATE POLICY x ON semel.task USING (tenant = '{THEIRS}')",
         ):  # fmt: skip
             with pytest.raises(errors.InsufficientPrivilege):

@@ -19,7 +19,8 @@ from psycopg.conninfo import conninfo_to_dict
 from semel.errors import Misuse, StoreUnavailable
 from semel.store.sqlfile import statements
 
-SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
+FILES = ("postgres.sql", "postgres_doctor.sql")
+SQL = {name: text.encode() for file in FILES for name, text in statements(file).items()}
 log = logging.getLogger("semel")
 RV = TypeVar("RV")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import uuid_utils
@@ -44,6 +45,54 @@ def is_there(url: str) -> bool:
         link.close()
 
 
+def migrate(url: str, roles: Mapping[str, str]) -> tuple[int, int]:
+    """Make the schema or upgrade it, and let roles in for their tenants; its version before (0: none) and after.
+
+    Raises `Misuse` (then no role was let in), `StoreUnavailable`.
+    """
+    link = Link(target(url), "migrate", patience=90, settings={"statement_timeout": "80s"})
+    place = link.where.place
+    try:
+        with link.answered():
+            must_work(server(link), place)
+            before = _version_or_none(link, place)
+            after = int(prepare(link, place)["schema"])
+            for role, tenant in roles.items():
+                _let_in(link, place, role, tenant)
+            return before, after
+    finally:
+        link.close()
+
+
+def _version_or_none(link: Link, place: str) -> int:
+    try:
+        meta = _meta(link)
+    except errors.InsufficientPrivilege:
+        return 0  # prepare says what is missing
+    return _version(meta, place) if meta else 0
+
+
+def _let_in(link: Link, place: str, role: str, tenant: str) -> None:
+    found = link.pipe(("roles", (role,)))[0].rows
+    if not found:
+        raise Misuse(f"{place} has no role {role!r}; make it: CREATE ROLE {role} LOGIN PASSWORD '...'")
+    bypasses, already = found[0]
+    if bypasses:
+        raise Misuse(
+            f"no policy can keep role {role} in tenant {tenant!r}: it owns the schema, is a superuser, or has BYPASSRLS; make a "
+            f"role of its own: CREATE ROLE {role}_of_{tenant} LOGIN PASSWORD '...'"
+        )
+    if already not in (None, tenant):
+        raise Misuse(
+            f"role {role} is of tenant {already!r} already, and a role is of one; make another role, or take its row out of "
+            f"semel.tenant_role first: DELETE"
+        )
+    try:
+        link.pipe(("let_in", (role, tenant)))
+    except errors.InsufficientPrivilege as error:
+        raise Misuse(f"{place}: {str(error).splitlines()[0]}; only the owner of the schema lets roles in") from error
+
+
 def server(link: Link) -> Server:
     """Ask it."""
     return Server(*link.pipe(("server", None))[0].rows[0])
@@ -51,10 +100,7 @@ def server(link: Link) -> Server:
 
 def check_server(found: Server, place: str) -> None:
     """Raise `Misuse` where semel cannot work; warn where an acknowledged write may be lost."""
-    if found.version < OLDEST_SERVER:
-        raise Misuse(f"{place} is PostgreSQL {found.version // 10000}; semel needs 14 or later: upgrade the server")
-    if found.encoding != "UTF8":
-        raise Misuse(f"{place} stores text as {found.encoding}; make a database for it: createdb -E UTF8 -T template0 semel")
+    must_work(found, place)
     for setting, value in (("fsync", found.fsync), ("full_page_writes", found.full_page_writes)):
         if value == "off":
             log.warning("semel: %s has %s=off: a power cut can lose or corrupt what was acknowledged; set it on", place, setting)
@@ -63,6 +109,14 @@ def check_server(found: Server, place: str) -> None:
             "semel: %s has synchronous_commit=%s, with which an acknowledged write can be lost; semel's own connections use on",
             place, found.synchronous_commit,
         )  # fmt: skip
+
+
+def must_work(found: Server, place: str) -> None:
+    """Raise `Misuse` where semel cannot work."""
+    if found.version < OLDEST_SERVER:
+        raise Misuse(f"{place} is PostgreSQL {found.version // 10000}; semel needs 14 or later: upgrade the server")
+    if found.encoding != "UTF8":
+        raise Misuse(f"{place} stores text as {found.encoding}; make a database for it: createdb -E UTF8 -T template0 semel")
 
 
 def raised(found: Server) -> bool:

@@ -46,7 +46,10 @@ CREATE POLICY works_for_all ON semel.living FOR SELECT USING (tenant = '');
 -- What a tenant's role may do. UPDATE on ready and living: without it their rows cannot be locked.
 CREATE FUNCTION semel.let_in(role name, tenant text) RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 BEGIN
-    INSERT INTO semel.tenant_role AS r VALUES (let_in.role, let_in.tenant);
+    INSERT INTO semel.tenant_role VALUES (let_in.role, let_in.tenant) ON CONFLICT DO NOTHING;
+    IF (SELECT r.tenant FROM semel.tenant_role r WHERE r.role = let_in.role) <> let_in.tenant THEN
+        RAISE EXCEPTION 'role % is of another tenant already', let_in.role USING ERRCODE = 'unique_violation';
+    END IF;
     EXECUTE format('GRANT USAGE ON SCHEMA semel TO %I', let_in.role);
     EXECUTE format('GRANT SELECT ON semel.meta, semel.tenant_role TO %I', let_in.role);
     EXECUTE format('GRANT SELECT, INSERT ON semel.journal, semel.task_key TO %I', let_in.role);
