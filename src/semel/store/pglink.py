@@ -255,7 +255,7 @@ class Link:
         return self._raw
 
     def _connect(self) -> Raw:
-        params = {"application_name": f"semel {self.name}", **self.where.params}
+        params = {"application_name": f"semel {self.name}", "client_encoding": "utf8", **self.where.params}
         raw = Raw.connect(
             **params,  # type: ignore[arg-type]
             autocommit=True,

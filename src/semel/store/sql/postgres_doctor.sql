@@ -8,7 +8,7 @@ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
 -- name: doctor_here
 SELECT pg_backend_pid(), current_user::text, pg_is_in_recovery(), pg_has_role('pg_read_all_stats', 'USAGE'),
-       to_regclass('semel.meta') IS NOT NULL, age(d.datfrozenxid), pg_database_size(d.oid)
+       to_regnamespace('semel') IS NOT NULL, age(d.datfrozenxid), pg_database_size(d.oid)
 FROM pg_catalog.pg_database d WHERE d.datname = current_database();
 
 -- name: doctor_standbys
