@@ -134,6 +134,16 @@ class Batch:
         )
 
 
+def by_rank(row: ReadyRow) -> tuple[Any, ...]:
+    """The order in which what waits is claimed: by priority, then by due. Ties go the same way in every store."""
+    return row.rank, row.due, row
+
+
+def by_age(row: ReadyRow) -> tuple[Any, ...]:
+    """The order of what has waited longest, whatever its priority."""
+    return row.due, row.rank, row
+
+
 def unguarded(guard: Guard, facts: Facts) -> str:
     """Why a guard does not hold; "" if it does."""
     session = facts.sessions.get(guard.session)

@@ -12,7 +12,7 @@ from psycopg import errors
 
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
-from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, unguarded
+from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Head, Landed, Outcome, Unit
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
@@ -165,11 +165,11 @@ class Transaction:
             "at": unit.at, "limit": limit, "tenant": unit.tenant,
         }  # fmt: skip
         found = [ReadyRow(*row) for row in self._link.pipe(("candidates", params))[0].rows]
-        found.sort(key=lambda r: (r.rank, r.due))
+        found.sort(key=by_rank)
         if len(found) <= limit:
             return found
         share, rest = divmod(limit, OLDEST_OF)
-        oldest = sorted(found, key=lambda r: r.due)[: share + (random.random() * OLDEST_OF < rest)]
+        oldest = sorted(found, key=by_age)[: share + (random.random() * OLDEST_OF < rest)]
         first = set(oldest)
         return [*oldest, *(r for r in found if r not in first)][:limit]
 

@@ -21,7 +21,7 @@ from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
-from semel.store.batch import Batch, Facts, SessionFacts, unguarded
+from semel.store.batch import Batch, Facts, SessionFacts, by_age, by_rank, unguarded
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Broken,
@@ -501,7 +501,7 @@ class _Transaction:
             if more:
                 break
             found.extend(self._waiting(unit, queue, kind, rank, limit))
-        found.sort(key=lambda r: (r.rank, r.due))
+        found.sort(key=by_rank)
         if not more and len(found) <= limit:
             return found
         share, rest = divmod(limit, OLDEST_OF)
@@ -511,9 +511,9 @@ class _Transaction:
     def _oldest(self, unit: ClaimUnit, ranks: list[tuple[int, int, str, str]], count: int) -> list[ReadyRow]:
         """They are among those ranks whose first are the oldest."""
         found: list[ReadyRow] = []
-        for rank, _, queue, kind in sorted(ranks, key=lambda r: r[1])[:count]:
+        for rank, _, queue, kind in sorted(ranks, key=lambda r: (r[1], r[0], *r[2:]))[:count]:
             found.extend(self._waiting(unit, queue, kind, rank, count))
-        return sorted(found, key=lambda r: r.due)[:count]
+        return sorted(found, key=by_age)[:count]
 
     def _waiting(self, unit: ClaimUnit, queue: str, kind: str, rank: int, limit: int) -> list[ReadyRow]:
         return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit, unit.tenant))]
