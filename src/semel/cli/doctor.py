@@ -64,7 +64,8 @@ def show(found: Examined) -> None:
     output.verdict(f"{WORD[found.level]}  {', '.join(parts)}: {found.place}", TONE[found.level])
     output.say()
     output.table(
-        ("LEVEL", "CHECK", "FOUND"), ((Text(f.level, style=STYLE[f.level]), f.check, output.clean(f.found)) for f in found.findings)
+        ("LEVEL", "CHECK", "FOUND"),
+        ((Text(f.level, style=STYLE[f.level]), f.check, output.clean(f.found)) for f in found.findings),
     )
     for finding in bad:
         output.say()
