@@ -260,11 +260,11 @@ class App:
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
         store = self.open_store()
-        if store.info.tenant not in (None, self.tenant):
+        if store.info.tenant is not None and self.tenant not in (None, store.info.tenant):
             store.close()
             raise Misuse(
                 f"the database role of this store's URL is tenant {store.info.tenant!r}'s alone, and this app is of "
-                f"{self.tenant!r}; write semel.App(..., tenant={store.info.tenant!r}), or use another role"
+                f"{self.tenant!r}; write semel.App(..., tenant={store.info.tenant!r}), or --tenant, or use another role"
             )
         self.bound_to = self.bound_to or store.info.tenant
         lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.standbys else self._lease

@@ -310,11 +310,33 @@ def test_a_worker_of_all_and_one_of_a_tenant_share_the_work(roles: dict[str, str
         app.close()
 
 
-@pytest.mark.parametrize("tenant", ["default", None, THEIRS])
-def test_an_app_of_another_tenant_than_its_roles_is_misuse(roles: dict[str, str], database: str, tenant: str | None) -> None:
+@pytest.mark.parametrize("tenant", ["default", THEIRS])
+def test_an_app_of_another_tenant_than_its_roles_is_misuse(roles: dict[str, str], database: str, tenant: str) -> None:
     _, bill, _ = shop(roles[MINE], tenant=tenant)
     with pytest.raises(Misuse, match=f"tenant='{MINE}'"):
-        bill.using(tenant=tenant or MINE).enqueue("inv")
+        bill.using(tenant=tenant).enqueue("inv")
+
+
+def test_an_app_of_no_tenant_is_bound_to_its_roles(roles: dict[str, str], database: str) -> None:
+    app, bill, sent = shop(roles[MINE], tenant=None)
+    bill.using(tenant=MINE).enqueue("inv")
+    with pytest.raises(Misuse, match=f"bound to tenant '{MINE}'"):
+        bill.using(tenant=THEIRS).enqueue("inv")
+    app.run_worker(until_idle=True)
+    assert sent == [(MINE, "inv")]
+    app.close()
+
+
+def test_a_role_that_is_shut_out_loses_its_session_and_sees_nothing(database: str) -> None:
+    with role_of(database, "initech") as url:
+        store = Postgres(url)
+        guard = session(store, nonce="n0")
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        with psycopg.connect(database, autocommit=True) as admin:
+            admin.execute("DELETE FROM semel.tenant_role WHERE tenant = 'initech'")
+        assert not store.beat(guard.session, ["n1"], "n2", 2), "so it fences itself"
+        assert isinstance(one(store, task("k", tenant="initech")[0]), Broken)
+        store.close()
 
 
 def test_a_role_that_nobody_let_in_is_told_how(database: str) -> None:

@@ -167,7 +167,7 @@ GUARDS = (
     Guard("tenants: a bound worker takes back its own alone", "engine/session.py", "orphans(after, PAGE, self.desk.tenant)", "orphans(after, PAGE)", TENANTS),
     Guard("tenants: one's nonsense stops no other's settle", "engine/session.py", "            except Exception:  # one tenant's", "            except KeyError:  # one tenant's", TENANTS),
     Guard("tenants: a claim in a file is of one", "store/sql/sqlite.sql", "(?6 IS NULL OR tenant = ?6)", "(?6 IS NULL OR TRUE)", STORE),
-    Guard("tenants: an app is of its role's tenant", "app.py", "if store.info.tenant not in (None, self.tenant):", "if False:",
+    Guard("tenants: an app is of its role's tenant", "app.py", "if store.info.tenant is not None and self.tenant not in (None, store.info.tenant):", "if False:",
           (f"{ROLES}::test_an_app_of_another_tenant_than_its_roles_is_misuse",)),
     Guard("tenants: a policy keeps the journal apart", "store/sql/postgres_schema_2.sql",
           "CREATE POLICY tenant ON semel.journal USING (tenant = (SELECT semel.my_tenant()));", "CREATE POLICY tenant ON semel.journal USING (true);",
