@@ -213,7 +213,7 @@ class App:
     def journal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
         """The events of a task (a Ref, or its id), or of an effect (its key)."""
         not_in_loop("app.journal", "await app.ajournal(...)")
-        owner, name = self.address(of, tenant)
+        owner, name = self.locate(of, tenant)
         return views.journal_of(self.runtime.desk, owner, name)
 
     async def ajournal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
@@ -315,7 +315,7 @@ class App:
         check_name(found, "tenant")
         return self.within(found)
 
-    def address(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
+    def locate(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
         """The tenant and the id that a Ref, or an id and the tenant of the call, stand for. Raises `Misuse`."""
         return (self.within(of.tenant), of.id) if isinstance(of, Ref) else (self.tenant_of(tenant), of)
 
@@ -387,7 +387,7 @@ class _Part:
         return self._app.tenant if tenant is None else self._app.tenant_of(tenant)
 
     def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
-        return self._app.address(of, tenant)
+        return self._app.locate(of, tenant)
 
 
 class Tasks(_Part):

@@ -156,7 +156,7 @@ def test_a_bound_app_takes_back_its_own_tasks_alone(shop: Callable[[str | None],
     assert (delivery(0), delivery(1)) == ("queued", "leased")
     every.app.runtime.session().sweep()
     assert delivery(1) == "queued"
-    for work in works:
+    for work in reversed(works):
         work._left()
 
 
