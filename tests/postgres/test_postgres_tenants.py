@@ -20,7 +20,7 @@ from semel.store.pglink import target
 from semel.store.postgres import Postgres
 from semel.testing.conformance import Sessions
 from semel.testing.conformance_claims import Claiming
-from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, claimed, claiming, one, session, task
+from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, claimed, claiming, one, session, task
 
 MINE, THEIRS = TENANT, "globex"
 OF_TENANTS = ("journal", "task", "task_key", "ready", "inflight", "effect", "unknown")
@@ -124,6 +124,16 @@ def test_an_agents_role_writes_to_the_journal_and_never_changes_it(filled: dict[
         for statement in ("UPDATE semel.journal SET body = '{}'", "DELETE FROM semel.journal", "TRUNCATE semel.journal"):
             with pytest.raises(errors.IntegrityConstraintViolation, match="insert only"):
                 owner.execute(statement)
+
+
+def test_a_role_reads_the_stores_own_stream_and_writes_nothing_there(filled: dict[str, Postgres]) -> None:
+    """What is of no tenant (the store's epochs) concerns all: who did not see a new epoch would not doubt what went before."""
+    change, stream = Stream("store", "").then()
+    assert one(filled[""], change) == Landed()
+    assert filled[MINE].head("", "store") == stream.head
+    assert filled[MINE].rows("", "store") == filled[""].rows("", "store")
+    assert isinstance(one(filled[MINE], stream.then()[0]), Broken)
+    assert filled[""].head("", "store") == stream.head
 
 
 def test_a_role_cannot_make_itself_another_tenants(filled: dict[str, Postgres], roles: dict[str, str]) -> None:
