@@ -16,7 +16,7 @@ RETURN (SELECT r.tenant FROM semel.tenant_role r WHERE r.role = current_user);
 -- Asked once for each statement, as a subquery, so that it is a value and the keys' indexes are used.
 ALTER TABLE semel.journal ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON semel.journal USING (tenant = (SELECT semel.my_tenant()));
-CREATE POLICY of_the_store ON semel.journal FOR SELECT USING (tenant = '');  -- its epochs: a role that missed one would not doubt
+CREATE POLICY of_the_store ON semel.journal FOR SELECT USING (tenant = '');  -- its epochs: what they put in doubt is everybody's
 ALTER TABLE semel.task ENABLE ROW LEVEL SECURITY;
 CREATE POLICY tenant ON semel.task USING (tenant = (SELECT semel.my_tenant()));
 ALTER TABLE semel.task_key ENABLE ROW LEVEL SECURITY;
