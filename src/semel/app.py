@@ -213,7 +213,7 @@ class App:
     def journal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
         """The events of a task (a Ref, or its id), or of an effect (its key)."""
         not_in_loop("app.journal", "await app.ajournal(...)")
-        owner, name = self.address(of, tenant)
+        owner, name = self.locate(of, tenant)
         return views.journal_of(self.runtime.desk, owner, name)
 
     async def ajournal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
@@ -260,11 +260,11 @@ class App:
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
         store = self.open_store()
-        if store.info.tenant not in (None, self.tenant):
+        if store.info.tenant is not None and self.tenant not in (None, store.info.tenant):
             store.close()
             raise Misuse(
                 f"the database role of this store's URL is tenant {store.info.tenant!r}'s alone, and this app is of "
-                f"{self.tenant!r}; write semel.App(..., tenant={store.info.tenant!r}), or use another role"
+                f"{self.tenant!r}; write semel.App(..., tenant={store.info.tenant!r}), or --tenant, or use another role"
             )
         self.bound_to = self.bound_to or store.info.tenant
         lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.durability != "alone" else self._lease
@@ -315,7 +315,7 @@ class App:
         check_name(found, "tenant")
         return self.within(found)
 
-    def address(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
+    def locate(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
         """The tenant and the id that a Ref, or an id and the tenant of the call, stand for. Raises `Misuse`."""
         return (self.within(of.tenant), of.id) if isinstance(of, Ref) else (self.tenant_of(tenant), of)
 
@@ -387,7 +387,7 @@ class _Part:
         return self._app.tenant if tenant is None else self._app.tenant_of(tenant)
 
     def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
-        return self._app.address(of, tenant)
+        return self._app.locate(of, tenant)
 
 
 class Tasks(_Part):

@@ -22,7 +22,7 @@ MODULES = (semel, semel.testing, provider)
 # What other parts of semel call on public objects, and users do not.
 INTERNAL = {
     "App": {
-        "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "within", "address", "opened", "accept",
+        "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "within", "locate", "opened", "accept",
         "aaccept", "run_here", "result_of", "aresult_of",
     },
     "Effects": {"row"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 
 import semel
 from semel.errors import Misuse, Unsettled
+from semel.machine.projection import EffectRow, Tables, UnknownRow
+from semel.store.contract import Landed
+from semel.testing.conformance_kit import Stream
 
 DAY = timedelta(days=1)
 BOUND = r"bound to tenant 'acme' and reaches no other, so not 'globex'.*semel\.App\(\.\.\., tenant='default'\)"
@@ -152,8 +156,27 @@ def test_a_bound_app_takes_back_its_own_tasks_alone(shop: Callable[[str | None],
     assert (delivery(0), delivery(1)) == ("queued", "leased")
     every.app.runtime.session().sweep()
     assert delivery(1) == "queued"
-    for work in works:
+    for work in reversed(works):
         work._left()
+
+
+def test_nonsense_of_one_tenant_keeps_no_others_settle_from_being_watched(shop: Callable[[str | None], Shop]) -> None:
+    every = shop("default")
+    every.lose = True
+    every.bill.using(tenant="globex").enqueue("inv")
+    every.app.run_worker(until_idle=True)
+    desk = every.app.runtime.desk
+    tables = Tables(
+        effects=(EffectRow("acme", "e", "t", "t", "charge", "ambiguous", 1),),
+        unknown=(UnknownRow("acme", "e", "t", "charge", 0),),
+    )
+    change, _ = Stream("t", "acme").then(tables=tables)
+    row = replace(change.parts[0].rows[0], kind="feasted", body="no JSON")
+    assert desk.store.commit([replace(change, parts=(replace(change.parts[0], rows=(row,)),))]) == [Landed()]
+    session = every.app.runtime.session()
+    session.tend()
+    assert {tenant for tenant, _ in session._known_unknown} == {"acme", "globex"}
+    assert {tenant for tenant, _ in session.learnt._since} <= {"globex"}
 
 
 def test_an_app_of_no_tenant_must_name_one_and_sees_all(shop: Callable[[str | None], Shop]) -> None:

@@ -130,6 +130,7 @@ def test_a_server_is_judged(settings: S, facts: dict[str, Any], expected: list[t
         ({"filesystem": ""}, []),
         ({"free_bytes": 500 << 20}, [("warn", "size")]),
         ({"free_bytes": 50 << 20}, [("danger", "size")]),
+        ({"check": "no database", "store": None, "why_no_store": "no database"}, [("danger", "integrity")]),
         ({"wal_bytes": 300 << 20}, [("warn", "log")]),
         ({"store": None, "why_no_store": "the file is a database of something else"}, [("warn", "schema")]),
         ({"store": replace(STORE, schema=9)}, [("danger", "schema")]),

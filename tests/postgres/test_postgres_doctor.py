@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
+from rivals import until
 from tenant_roles import as_role, role_of
 from typer.testing import CliRunner, Result
 
@@ -71,11 +74,47 @@ def test_a_badly_set_server_is_found_out(bad_server: str) -> None:
         assert found[check] == "warn", check
     said = run("doctor", "--store", url, code=1).stdout
     assert said.startswith("DANGER  4 dangers, 3 warnings, ")
-    assert "type  ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();" in said
+    assert "mend  ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf();" in said
     assert "semel migrate --store URL" in said
     with psycopg.connect(url) as raw:
         assert raw.execute("SELECT to_regnamespace('semel')").fetchone() == (None,), "looking has made nothing"
     assert "stores text as SQL_ASCII" in run("migrate", "--store", url, code=2).stderr
+
+
+@contextlib.contextmanager
+def standby(url: str) -> Iterator[None]:
+    """What a standby is to its primary: a connection on which the log is streamed to it."""
+    with psycopg.connect(url) as raw:
+        row = raw.execute("SELECT pg_current_wal_flush_lsn()").fetchone()
+        assert row is not None
+    far = psycopg.connect(f"{url}?replication=true&application_name=far", autocommit=True)
+    try:
+        begun = far.pgconn.exec_(f"START_REPLICATION PHYSICAL {row[0]}".encode())
+        assert begun.status == psycopg.pq.ExecStatus.COPY_BOTH
+        high, _, low = row[0].partition("/")
+        kept = (int(high, 16) << 32) + int(low, 16)
+        far.pgconn.put_copy_data(b"r" + struct.pack("!qqqqb", kept, kept, kept, 0, 0))  # so far it has written it
+        far.pgconn.flush()
+        yield
+    finally:
+        far.close()
+
+
+def test_standbys_are_told_apart() -> None:
+    """One that streams is outside the promise, until commits wait for it; one that is waited for and not there stops all."""
+    server = postgres.Cluster()
+    try:
+        assert levels(server.url)["standbys"] == "ok"
+        with psycopg.connect(server.url, autocommit=True) as admin, standby(server.url):
+            until(lambda: levels(server.url)["standbys"] == "warn", "it is seen, and asynchronous")
+            assert "asynchronous: far (async)" in run("doctor", "--store", server.url, code=1).stdout
+            admin.execute("ALTER SYSTEM SET synchronous_standby_names = 'ANY 1 (far)'")
+            admin.execute("SELECT pg_reload_conf()")
+            until(lambda: levels(server.url)["standbys"] == "ok", "commits wait for it")
+            assert "far (quorum)" in run("doctor", "--store", server.url, code=1).stdout
+        until(lambda: levels(server.url)["standbys"] == "danger", "it is gone")
+    finally:
+        server.close()
 
 
 def test_what_holds_dead_rows_and_connections_is_found_out(bad_server: str) -> None:
@@ -190,6 +229,10 @@ def test_migrate_upgrades_and_lets_roles_in(empty_database: str) -> None:
         with app.work("k", kind="loop"):
             pass
         app.close()
+        assert json.loads(run("verify", "--store", nobody, "--json").stdout)["whole"] is True
+        assert "acme" in run("tasks", "--store", nobody, "--all-tenants").stdout
+        assert "loop" in run("tasks", "--store", nobody, "--tenant", "acme").stdout
+        assert "or --tenant, or use another role" in run("tasks", "--store", nobody, code=2).stderr
         assert (
             "is of tenant 'acme' already"
             in run("migrate", "--store", empty_database, "--tenant-role", f"{role}=globex", code=2).stderr

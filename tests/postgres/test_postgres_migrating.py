@@ -13,7 +13,7 @@ from tenant_roles import role_of
 from semel.cli.verify import verify
 from semel.errors import Misuse
 from semel.store import pgschema
-from semel.store.contract import SessionRow
+from semel.store.contract import Landed, SessionRow
 from semel.store.pgclaims import Floors
 from semel.store.pglink import Link, target
 from semel.store.pgwrite import Transaction
@@ -64,6 +64,15 @@ def test_a_store_of_version_one_is_upgraded_with_its_work_by_ten_at_once(empty_d
         own.close()
     for handle in handles:
         handle.close()
+
+
+def test_an_owner_of_the_schema_needs_no_right_to_make_one(empty_database: str) -> None:
+    with role_of(empty_database, None) as owner, psycopg.connect(empty_database, autocommit=True) as admin:
+        admin.execute(sql.SQL("CREATE SCHEMA semel AUTHORIZATION {}").format(sql.Identifier(target(owner).params["user"])))
+        store = Postgres(owner)
+        assert one(store, task("k")[0]) == Landed() and store.info.tenant is None
+        store.close()
+        admin.execute("DROP SCHEMA semel CASCADE")
 
 
 def test_a_role_that_may_not_upgrade_is_told_of_semel_migrate(empty_database: str) -> None:

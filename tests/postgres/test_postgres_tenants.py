@@ -20,7 +20,7 @@ from semel.store.pglink import target
 from semel.store.postgres import Postgres
 from semel.testing.conformance import Sessions
 from semel.testing.conformance_claims import Claiming
-from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, claimed, claiming, one, session, task
+from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, claimed, claiming, one, session, task
 
 MINE, THEIRS = TENANT, "globex"
 OF_TENANTS = ("journal", "task", "task_key", "ready", "inflight", "effect", "unknown")
@@ -124,6 +124,16 @@ def test_an_agents_role_writes_to_the_journal_and_never_changes_it(filled: dict[
         for statement in ("UPDATE semel.journal SET body = '{}'", "DELETE FROM semel.journal", "TRUNCATE semel.journal"):
             with pytest.raises(errors.IntegrityConstraintViolation, match="insert only"):
                 owner.execute(statement)
+
+
+def test_a_role_reads_the_stores_own_stream_and_writes_nothing_there(filled: dict[str, Postgres]) -> None:
+    """What is of no tenant (the store's epochs) concerns all: who did not see a new epoch would not doubt what went before."""
+    change, stream = Stream("store", "").then()
+    assert one(filled[""], change) == Landed()
+    assert filled[MINE].head("", "store") == stream.head
+    assert filled[MINE].rows("", "store") == filled[""].rows("", "store")
+    assert isinstance(one(filled[MINE], stream.then()[0]), Broken)
+    assert filled[""].head("", "store") == stream.head
 
 
 def test_a_role_cannot_make_itself_another_tenants(filled: dict[str, Postgres], roles: dict[str, str]) -> None:
@@ -310,11 +320,33 @@ def test_a_worker_of_all_and_one_of_a_tenant_share_the_work(roles: dict[str, str
         app.close()
 
 
-@pytest.mark.parametrize("tenant", ["default", None, THEIRS])
-def test_an_app_of_another_tenant_than_its_roles_is_misuse(roles: dict[str, str], database: str, tenant: str | None) -> None:
+@pytest.mark.parametrize("tenant", ["default", THEIRS])
+def test_an_app_of_another_tenant_than_its_roles_is_misuse(roles: dict[str, str], database: str, tenant: str) -> None:
     _, bill, _ = shop(roles[MINE], tenant=tenant)
     with pytest.raises(Misuse, match=f"tenant='{MINE}'"):
-        bill.using(tenant=tenant or MINE).enqueue("inv")
+        bill.using(tenant=tenant).enqueue("inv")
+
+
+def test_an_app_of_no_tenant_is_bound_to_its_roles(roles: dict[str, str], database: str) -> None:
+    app, bill, sent = shop(roles[MINE], tenant=None)
+    bill.using(tenant=MINE).enqueue("inv")
+    with pytest.raises(Misuse, match=f"bound to tenant '{MINE}'"):
+        bill.using(tenant=THEIRS).enqueue("inv")
+    app.run_worker(until_idle=True)
+    assert sent == [(MINE, "inv")]
+    app.close()
+
+
+def test_a_role_that_is_shut_out_loses_its_session_and_sees_nothing(database: str) -> None:
+    with role_of(database, "initech") as url:
+        store = Postgres(url)
+        guard = session(store, nonce="n0")
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        with psycopg.connect(database, autocommit=True) as admin:
+            admin.execute("DELETE FROM semel.tenant_role WHERE tenant = 'initech'")
+        assert not store.beat(guard.session, ["n1"], "n2", 2), "so it fences itself"
+        assert isinstance(one(store, task("k", tenant="initech")[0]), Broken)
+        store.close()
 
 
 def test_a_role_that_nobody_let_in_is_told_how(database: str) -> None:

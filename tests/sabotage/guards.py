@@ -17,6 +17,8 @@ WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
+TENANTS = ("tests/app/test_tenants.py",)
+ROLES = "tests/postgres/test_postgres_tenants.py"
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,32 @@ GUARDS = (
           'if not doing.move("waiting", "calling"):', PERFORM),
     Guard("R17 what is ours and unknown goes back", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", SESSION),
     Guard("R17 what is held stays", "engine/session.py", "for row in self.desk.store.held(self.id)} - self.held", "for row in self.desk.store.held(self.id)}", SESSION),
+    # --- tenants ---
+    Guard("tenants: a bound app reaches no other", "app.py", "if self.bound_to not in (None, tenant):", "if False:", TENANTS),
+    Guard("tenants: a bound app lists its own alone", "app.py", "return self._app.tenant if tenant is None else", "return None if tenant is None else", TENANTS),
+    Guard("tenants: a bound worker claims its own alone", "engine/queue.py", "tuple(kinds), tenant=desk.tenant)", "tuple(kinds))", TENANTS),
+    Guard("tenants: a bound worker takes back its own alone", "engine/session.py", "orphans(after, PAGE, self.desk.tenant)", "orphans(after, PAGE)", TENANTS),
+    Guard("tenants: one's nonsense stops no other's settle", "engine/session.py", "            except Exception:  # one tenant's", "            except KeyError:  # one tenant's", TENANTS),
+    Guard("tenants: a claim in a file is of one", "store/sql/sqlite.sql", "(?6 IS NULL OR tenant = ?6)", "(?6 IS NULL OR TRUE)", STORE),
+    Guard("tenants: an app is of its role's tenant", "app.py", "if store.info.tenant is not None and self.tenant not in (None, store.info.tenant):", "if False:",
+          (f"{ROLES}::test_an_app_of_another_tenant_than_its_roles_is_misuse",)),
+    Guard("tenants: a policy keeps the journal apart", "store/sql/postgres_schema_2.sql",
+          "CREATE POLICY tenant ON semel.journal USING (tenant = (SELECT semel.my_tenant()));", "CREATE POLICY tenant ON semel.journal USING (true);",
+          (f"{ROLES}::test_a_role_neither_sees_nor_changes_a_row_of_another_tenant",)),
+    Guard("tenants: a role fences its own tenant's sessions alone", "store/sql/postgres_schema_2.sql",
+          "CREATE POLICY tenant ON semel.session USING (tenant = (SELECT semel.my_tenant()));", "CREATE POLICY tenant ON semel.session USING (true);",
+          (f"{ROLES}::test_a_role_cannot_fence_or_beat_for_a_session_that_is_not_its_tenants",)),
+    Guard("tenants: a role sees who may hold its tasks", "store/sql/postgres_schema_2.sql",
+          "CREATE POLICY works_for_all ON semel.session FOR SELECT USING (tenant = '');", "",
+          (f"{ROLES}::test_a_task_that_a_worker_of_all_tenants_holds_is_no_orphan_to_its_tenant",)),
+    Guard("tenants: a role sees the store's epochs", "store/sql/postgres_schema_2.sql",
+          "CREATE POLICY of_the_store ON semel.journal FOR SELECT USING (tenant = '');", "",
+          (f"{ROLES}::test_a_role_reads_the_stores_own_stream_and_writes_nothing_there",)),
+    Guard("tenants: a role learns of no other's", "store/sql/postgres_schema_2.sql",
+          "ALTER TABLE semel.tenant_role ENABLE ROW LEVEL SECURITY;", "",
+          (f"{ROLES}::test_a_role_cannot_make_itself_another_tenants",)),
+    Guard("tenants: a role that bypasses its policies is refused", "store/pgschema.py", "if tenant is not None and not fenced:", "if False:",
+          (f"{ROLES}::test_a_tenants_role_that_no_policy_holds_is_refused",)),
     Guard("an effect inside an effect is refused", "engine/runtime.py", '_set(inside, "an effect"), ', "", BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),

@@ -223,7 +223,8 @@ OWNERS = {
 }
 # Public methods that wait for no store: they declare, describe, or are the doors of the engine, the worker and the CLI.
 COLOURLESS = {"App.effect", "App.step", "App.task", "App.work", "Task.using", "Task.order", "Effects.row", "App.open_store",
-              "App.expect_store", "App.load", "App.be_worker", "App.tenant_of", "App.run_here"}  # fmt: skip
+              "App.expect_store", "App.load", "App.be_worker", "App.tenant_of", "App.within",
+              "App.locate", "App.opened", "App.run_here"}  # fmt: skip
 OF_THE_ENGINE = {"App.accept", "App.result_of"}  # behind Task.enqueue and Ref.result, which say no in a loop
 PLAIN = [
     f"{owner}.{name}"

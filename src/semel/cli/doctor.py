@@ -71,7 +71,7 @@ def show(found: Examined) -> None:
         output.say()
         output.indented(f"{finding.check}: {finding.found}", 8, style="bold", first=finding.level.ljust(8))
         output.indented(finding.why, 8)
-        output.indented(finding.mend, 8, style="cyan", first="  type")
+        output.indented(finding.mend, 8, style="cyan", first="  mend")
 
 
 # --- migrate --------------------------------------------------------------------------------------------------------

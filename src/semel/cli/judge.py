@@ -339,7 +339,8 @@ def _pool(facts: PostgresFacts) -> Finding:
 def of_sqlite(facts: SQLiteFacts, *, schema: int, oldest_library: tuple[int, ...], network: tuple[str, ...]) -> list[Finding]:
     """All findings. schema, oldest_library, network: what this semel knows, and on what it relies."""
     return ranked([
-        _library(facts, oldest_library), *_schema(facts.store, facts.why_no_store, schema), _whole(facts), _journal_mode(facts),
+        _library(facts, oldest_library), _whole(facts), _journal_mode(facts),
+        *(_schema(facts.store, facts.why_no_store, schema) if facts.store or facts.check == "ok" else ()),
         well("synchronous", "FULL: semel sets it on each connection"), _filesystem(facts, network), _disk(facts), _wal(facts),
         _processes(facts), *_work(facts.store, facts.now),
     ])  # fmt: skip

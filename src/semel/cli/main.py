@@ -285,7 +285,7 @@ def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False
 
     Of every tenant. The exit code is 1 if anything is wrong.
     """
-    with opened(store, "default") as app, output.progress("streams checked") as looked:
+    with opened(store, "", True) as app, output.progress("streams checked") as looked:
         report = verify.verify(app.runtime.desk.store, looked)
     if as_json:
         output.emit(verify.as_data(report))

@@ -268,7 +268,13 @@ class Session:
             found = self.desk.store.effect(row.tenant, row.key)
             if found is None or self._known_unknown.get((row.tenant, row.key)) == found.version:
                 continue
-            effect = read_effect(self.desk, found.tenant, found.stream, found.key)
+            try:
+                effect = read_effect(self.desk, found.tenant, found.stream, found.key)
+            except StoreUnavailable:
+                raise
+            except Exception:  # one tenant's nonsense must not keep the others' settle from being watched
+                log.exception("semel: effect %s cannot be read, and is passed over", row.key)
+                effect = None
             if effect is not None:
                 self.learnt.waited_ms(row.tenant, effect)
             self._known_unknown[row.tenant, row.key] = found.version

@@ -195,7 +195,9 @@ def _version(meta: dict[str, str], place: str) -> int:
 def _migrate(link: Link, place: str) -> bool:
     """From whatever version it has to this one, in one transaction, alone; True: from nothing."""
     link.pipe(("begin", None), *link.locals(lock_timeout="60s"))
-    link.pipe(("create_schema", None), ("create_meta", None), ("lock_meta", None))
+    if not link.pipe(("has_schema", None))[0].rows[0][0]:  # one that is there needs no right to make one
+        link.pipe(("create_schema", None))
+    link.pipe(("create_meta", None), ("lock_meta", None))
     meta = _meta(link)  # read under the lock
     version = _version(meta, place) if meta else 0
     for step in range(version + 1, SCHEMA + 1):

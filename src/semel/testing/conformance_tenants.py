@@ -32,7 +32,7 @@ class Tenants:
 
     def test_a_claim_of_one_tenant_walks_past_the_others(self, make_store: Make) -> None:
         store = make_store()
-        accept(store, *(task(f"o{n}", tenant=OTHER, priority=9, due=AT - 100 + n) for n in range(30)))
+        accept(store, *(task(f"o{n}", tenant=OTHER, priority=9 * (n % 2), due=AT - 100 + n) for n in range(30)))
         accept(store, *(task(f"m{n}", due=AT - n) for n in range(4)))
         guard = session(store)
         outcome = one(store, claiming(guard, limit=3, tenant=TENANT))

@@ -324,6 +324,9 @@ WHERE r.rolname = %s::name;
 -- name: let_in
 SELECT semel.let_in(%s::name, %s::text);
 
+-- name: has_schema
+SELECT to_regnamespace('semel') IS NOT NULL;
+
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS semel;
 
