@@ -71,10 +71,10 @@ class Worker:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
 
-    def exit_code(self) -> int:
+    def exit_code(self, seconds: float = PATIENCE) -> int:
         """Wait for its end; minus the number of the signal that killed it."""
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Stuck(f"worker {self.pid} does not end") from None
 
