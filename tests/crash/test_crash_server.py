@@ -117,7 +117,7 @@ def test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lea
     cluster.stop()
     time.sleep(3.5)  # the lease is 2 s
     cluster.start()
-    until("both go on", lambda: calmly(lab.sessions, []) == before)
+    until("both go on", lambda: calmly(lab.sessions, []) == before, 12)
     refs = [lab.enqueue("async_work", f"r{n}", action="mail", ref=f"r{n}") for n in range(2, 8)]
     for ref in refs:
         lab.result(ref)
