@@ -9,9 +9,9 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from semel.app import App
 from semel.engine import attempt as attempts
@@ -35,6 +35,7 @@ AWAY_SECONDS = 1.0  # how long to wait when the store did not answer
 LOOK_SECONDS = 1.0  # how often to look all the same
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
+GIVE_BACK_SECONDS = 10.0  # and then for the store: what it does not take back now is taken back by others
 IDLE_HORIZON_MS = 60_000  # until_idle waits for what falls due so soon
 
 
@@ -319,20 +320,31 @@ class Worker:
                 await asyncio.wait([r.task for r in self._running], timeout=self._session.ttl)
             await asyncio.to_thread(self._flush, 1.0)
             return
-        while self._alone:
-            await self._give_back(self._alone.popleft())
+        await self._all_back([self._give_back(taken) for taken in self._alone])
         if self._running:
             await asyncio.wait([r.task for r in self._running], timeout=GRACE_SECONDS)
-        for running in list(self._running):
-            await self._give_up(running)
-        await asyncio.to_thread(self._flush, 10.0)
+        await self._all_back([self._give_up(running) for running in self._running])
+        await asyncio.to_thread(self._flush, GIVE_BACK_SECONDS)
+
+    async def _all_back(self, giving: list[Coroutine[Any, Any, None]]) -> None:
+        """All at once, and not for long: a store that is away must not keep a worker from stopping."""
+        if not giving:
+            return
+        given = [asyncio.ensure_future(one) for one in giving]
+        _, late = await asyncio.wait(given, timeout=GIVE_BACK_SECONDS)
+        for one in late:
+            one.cancel()
+        failed = [error for error in await asyncio.gather(*given, return_exceptions=True) if error is not None]
+        if failed:
+            log.warning("semel: %d task(s) could not be given back; others will take them", len(failed))
 
     def _flush(self, seconds: float) -> None:
         """Let outcomes land: one whose stream had moved on is decided again behind the first barrier, what follows from
         it behind the second."""
         with contextlib.suppress(StoreUnavailable):
             for _ in range(3):
-                self._runtime.desk.writer.barrier().wait(seconds)
+                if not self._runtime.desk.writer.barrier().wait(seconds):
+                    break
 
     async def _give_back(self, taken: ClaimedTask) -> None:
         ledger = Ledger(self._runtime.desk, taken.tenant, taken.task, taken.head, f"session:{self._session.id}")

@@ -27,7 +27,7 @@ from semel.testing.provider import Act, Provider
 
 T = TypeVar("T")
 APPS = Path(__file__).parent / "apps"
-SOURCE = Path(__file__).parents[2] / "src"
+SOURCE = Path(semel.__file__).parents[1]  # the one under test, which may be a sabotaged copy
 PATIENCE = 40.0  # seconds; far more than anything takes, since the machine may be busy with other things
 ENDED = (semel.Delivery.ACKNOWLEDGED, semel.Delivery.DEAD_LETTERED)
 
@@ -71,10 +71,10 @@ class Worker:
         """SIGCONT."""
         self.signal(signal.SIGCONT)
 
-    def exit_code(self) -> int:
+    def exit_code(self, seconds: float = PATIENCE) -> int:
         """Wait for its end; minus the number of the signal that killed it."""
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             raise Stuck(f"worker {self.pid} does not end") from None
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -128,18 +130,17 @@ def test_the_clock_of_one_worker_jumps_an_hour_either_way(lab: Lab) -> None:
 if FAKETIME:  # Debian: apt-get install libfaketime
 
     @pytest.fixture
-    def clock(tmp_path: Path) -> Path:
-        """What is added to a server's clock."""
-        found = tmp_path / "shift"
-        found.write_text("+0")
-        found.chmod(0o644)
-        return found
+    def clock() -> Iterator[Path]:
+        """What is added to a server's clock; the server, who is another user, reads it."""
+        folder = Path(tempfile.mkdtemp(prefix="semel-clock-"))
+        folder.chmod(0o755)
+        (folder / "shift").write_text("+0")
+        yield folder / "shift"
+        shutil.rmtree(folder)
 
     @pytest.fixture
     def shifted(clock: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         """A server whose wall clock the test moves."""
-        for folder in clock.parents[:3]:
-            folder.chmod(0o755)
         with monkeypatch.context() as env:
             env.setenv("LD_PRELOAD", str(FAKETIME))
             env.setenv("FAKETIME_TIMESTAMP_FILE", str(clock))

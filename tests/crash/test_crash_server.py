@@ -117,7 +117,7 @@ def test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lea
     cluster.stop()
     time.sleep(3.5)  # the lease is 2 s
     cluster.start()
-    until("both go on", lambda: calmly(lab.sessions, []) == before)
+    until("both go on", lambda: calmly(lab.sessions, []) == before, 12)
     refs = [lab.enqueue("async_work", f"r{n}", action="mail", ref=f"r{n}") for n in range(2, 8)]
     for ref in refs:
         lab.result(ref)
@@ -175,3 +175,22 @@ def test_a_call_does_not_outlive_the_lease_when_the_server_is_away(lab: Lab, clu
     assert supervisor.alive
     assert lab.requests_of(first) == 0
     lab.proved(ref, acts={action: 1})
+
+
+def test_told_to_stop_while_the_server_is_away(make_lab: Callable[..., Lab], cluster: Cluster) -> None:
+    """It ends all the same, and what it held goes on elsewhere when the server is back."""
+    lab = make_lab(CRASH_GRACE="0.5", CRASH_GIVE_BACK="1", CRASH_LEASE="10")
+    lab.arm("recorded")
+    first = lab.worker()
+    ref = lab.enqueue("async_work", "r1", action="mail", ref="r1")
+    lab.arrived("recorded")
+    until("it is recorded", lambda: lab.events(ref, "confirmed"))
+    cluster.stop()
+    first.signal(signal.SIGTERM)
+    assert first.exit_code(15) == 0
+    assert "Traceback" not in first.log.read_text()
+    cluster.start()
+    lab.worker()
+    until("it is done", lambda: calmly(lambda: lab.task(ref).delivery in ENDED, False))
+    lab.result(ref)
+    lab.proved(ref, acts={"mail": 1})

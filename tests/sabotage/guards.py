@@ -19,6 +19,8 @@ IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
 TENANTS = ("tests/app/test_tenants.py",)
 ROLES = "tests/postgres/test_postgres_tenants.py"
+AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
+STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ GUARDS = (
           "effect = _sub(effect, event.n, open=False, ended=True)",
           "effect = _sub(effect, event.n, close_all=True, ended=True)", EFFECTS),
     Guard("R1 the age restarts only when clean", "machine/effects.py",
-          "clean_since=at if clean else effect.clean_since", "clean_since=at", EFFECTS),
+          "clean_since=since if clean else effect.clean_since", "clean_since=since", EFFECTS),
     Guard("R1 an earlier unknown counts while a further try is in flight", "machine/effects.py",
           "return any(s.lost for s in self.open)", "return self.state is EffectState.AMBIGUOUS", TASKS),
     Guard("R2 a late outcome never overwrites", "machine/effects.py",
@@ -189,4 +191,9 @@ GUARDS = (
     Guard("an effect inside an effect is refused", "engine/runtime.py", '_set(inside, "an effect"), ', "", BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
+    # --- workers and a database ---
+    Guard("a worker outlives a store that is away", "worker.py",
+          "            except StoreUnavailable as error:\n                self._away(error)\n                await self._rest(AWAY_SECONDS)",
+          "            except StoreUnavailable as error:\n                raise", AWAY),
+    Guard("a store that is away keeps no worker from stopping", "worker.py", "timeout=GIVE_BACK_SECONDS)\n        for one", "timeout=None)\n        for one", STOP),
 )  # fmt: skip

@@ -22,6 +22,7 @@ if __name__ == "__main__":
     faulthandler.register(signal.SIGUSR1)  # a test that finds it stuck asks where
     die_with_parent(int(os.environ.get("SEMEL_SUPERVISOR") or os.environ["CRASH_PARENT"]))
     semel.worker.GRACE_SECONDS = float(os.environ.get("CRASH_GRACE", semel.worker.GRACE_SECONDS))
+    semel.worker.GIVE_BACK_SECONDS = float(os.environ.get("CRASH_GIVE_BACK", semel.worker.GIVE_BACK_SECONDS))
     recover.HOLD_SECONDS = float(os.environ.get("CRASH_HOLD", recover.HOLD_SECONDS))
     if "CRASH_SHIFT" in os.environ:
         shift_clock(os.environ["CRASH_SHIFT"])
