@@ -107,22 +107,9 @@ class Transaction:
     # --- writing ---
 
     def _writing(self, writes: Writes | None) -> list[Call]:
-        """The statements that write a batch, one for each kind, in the one order."""
         if writes is None:
             return []
-        kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
-            ("delete_ready", ReadyRow._fields, writes.ready_gone),
-            ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
-            ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
-            ("put_task", TaskRow._fields, writes.tasks),
-            ("insert_ready", ReadyRow._fields, writes.ready),
-            ("delete_inflight", InflightRow._fields, writes.inflight_gone),
-            ("insert_inflight", InflightRow._fields, writes.inflight),
-            ("put_effect", EffectRow._fields, writes.effects),
-            ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
-            ("insert_unknown", UnknownRow._fields, writes.unknown),
-        )
-        calls = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+        calls = statements_of(writes)
         self.wrote = self.wrote or bool(calls)
         self._floors.lower(writes.ready)
         return calls
@@ -222,6 +209,23 @@ class Transaction:
             self.wrote = wrote
             return None
         return taken
+
+
+def statements_of(writes: Writes) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order."""
+    kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
+        ("delete_ready", ReadyRow._fields, writes.ready_gone),
+        ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
+        ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+        ("put_task", TaskRow._fields, writes.tasks),
+        ("insert_ready", ReadyRow._fields, writes.ready),
+        ("delete_inflight", InflightRow._fields, writes.inflight_gone),
+        ("insert_inflight", InflightRow._fields, writes.inflight),
+        ("put_effect", EffectRow._fields, writes.effects),
+        ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
+        ("insert_unknown", UnknownRow._fields, writes.unknown),
+    )
+    return [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
 
 
 def _checked(changes: Sequence[Change]) -> set[Stream]:
