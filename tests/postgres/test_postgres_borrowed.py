@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 import pytest
-import semel
 from psycopg.adapt import Dumper
 from psycopg.rows import dict_row
 from rivals import Doing, until
@@ -17,6 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
+import semel
 from semel.machine import journal as j
 from semel.store.postgres import Postgres
 from semel.store.writer import Writer
@@ -90,7 +90,7 @@ def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, o
     assert j.broken([mine]) is None
     changing = {"stream", "at", "body", "id", "hash", "event"}
     same = [f for f in ("tenant", "seq", "kind", "actor", "token") if getattr(mine, f) == getattr(other, f)]
-    assert {*same, *changing} == {f for f in mine.__dataclass_fields__}
+    assert {*same, *changing} == set(mine.__dataclass_fields__)
     row, twin = store.task("default", here.id), store.task("default", there.id)
     assert row is not None and twin is not None
     assert row._replace(task="", key="", due=0) == twin._replace(task="", key="", due=0)

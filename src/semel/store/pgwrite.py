@@ -46,7 +46,8 @@ class Transaction:
         claims = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, ClaimUnit)]
         if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
             return [Landed() for _ in units]  # barriers
-        self._begin([change for _, change in changes], [claim.guard.session for _, claim in claims])
+        first: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
+        self._begin(first, [change for _, change in changes], [claim.guard.session for _, claim in claims])
         batch, outcomes = self._judge(changes)
         calls = self._writing(batch.writes())
         told = batch.told
@@ -63,14 +64,22 @@ class Transaction:
         self._link.must_be_committed(answer)
         return [outcomes[at] for at in range(len(units))]
 
+    def within(self, change: Change) -> Outcome:
+        """Judge and write one change in a transaction that is open already, and do not commit."""
+        self._begin(self._link.locals(**self._lock_timeout()), [change], [])
+        batch, outcomes = self._judge([(0, change)])
+        if calls := self._writing(batch.writes()):
+            self._link.pipe(*calls)
+        return outcomes[0]
+
     # --- reading ---
 
-    def _begin(self, changes: Sequence[Change], sessions: Iterable[str]) -> None:
+    def _begin(self, first: Sequence[Call], changes: Sequence[Change], sessions: Iterable[str]) -> None:
         """One round trip: the transaction is open, what must not move is locked, what is there is known."""
         guards = sorted({c.guard.session for c in changes if c.guard} | set(sessions))
         streams = sorted({(p.tenant, p.stream) for c in changes for p in c.parts} | _checked(changes))
         keys = sorted({c.create[:3] for c in changes if c.create})
-        calls: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
+        calls: list[Call] = [*first]
         if guards:
             calls += [("lock_living", {"ids": text_array(guards)}), ("guards", {"ids": text_array(guards)})]
         calls += _locking(changes)

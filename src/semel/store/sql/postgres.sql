@@ -327,3 +327,15 @@ SELECT m.value, (
 INSERT INTO semel.task_key (tenant, kind, key, task)
 SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[])
 ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING task;
+
+-- name: atomic_begin
+INSERT INTO semel.unconfirmed (id) VALUES (%s);
+
+-- name: atomic_end
+DELETE FROM semel.unconfirmed WHERE id = %s RETURNING id;
+
+-- name: discard
+DISCARD ALL;
+
+-- name: constraints_now
+SET CONSTRAINTS ALL IMMEDIATE;
