@@ -23,7 +23,7 @@ MODULES = (semel, semel.testing, provider)
 INTERNAL = {
     "App": {
         "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "accept", "aaccept", "run_here",
-        "result_of", "aresult_of",
+        "expect_postgres", "result_of", "aresult_of",
     },
     "Effects": {"row"},
     "Task": {"order"},

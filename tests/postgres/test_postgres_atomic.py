@@ -20,7 +20,6 @@ from psycopg.rows import dict_row
 from rivals import Doing, Proxy, Rival, until
 
 import semel
-from semel.engine import drive
 from semel.machine import journal as j
 from semel.model import EffectState
 from semel.store import pgatomic
@@ -112,8 +111,6 @@ def test_what_it_writes_is_there_with_its_confirm(make_office: Any, paid: Any, d
     assert paid() == ["o1"] and office.effect().state is EffectState.CONFIRMED
     assert office.bill.run("o1") == "r1" and office.calls == 1
     with psycopg.connect(database) as look:
-        sql = "SELECT p.xmin = j.xmin FROM public.paid p, semel.journal j WHERE j.kind = 'confirmed'"
-        assert look.execute(sql).fetchall() == [(True,)] or scope  # the savepoint gives the confirm an id of its own
         assert look.execute("SELECT count(*) FROM semel.unconfirmed").fetchone() == (0,)
 
 
@@ -186,10 +183,6 @@ def test_a_result_that_cannot_be_recorded_undoes_it(office: Office, paid: Any) -
 
 
 def test_a_confirm_that_a_rival_overtakes_is_decided_again_in_the_same_transaction(office: Office, paid: Any) -> None:
-    @office.app.step()
-    def note(n: int) -> int:
-        return n
-
     def body(submission: semel.Submission, id: str) -> str:
         office.app.review.cancel(semel.Ref(submission.task_id, "default"), by="ann")  # written behind this attempt's back
         return "r"
@@ -279,8 +272,8 @@ def test_nothing_of_one_effect_is_left_for_the_next(office: Office, paid: Any) -
     def finds(submission: semel.Submission, id: str) -> str:
         c = submission.connection
         c.execute("SELECT 1", prepare=True)
-        left = "SELECT to_regclass('pg_temp.mine'), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'), 'public'::regnamespace"
-        assert c.execute(left).fetchone()[:2] == (None, 0)
+        left = "SELECT to_regclass('pg_temp.mine'), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory')"
+        assert c.execute(left).fetchone() == (None, 0)
         assert c.execute("SHOW search_path").fetchone() == ('"$user", public',), "it finds its role's own settings"
         return str(c.info.backend_pid)
 
@@ -410,7 +403,7 @@ def test_a_statement_may_take_as_long_as_the_effect(make_office: Callable[..., O
     office.body = lambda submission, id: submission.connection.execute("SELECT pg_sleep(20)") and "r"
     with pytest.raises(semel.Unsettled):
         office.bill.run("o1")
-    sql = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%%pg_sleep(20)%%' AND state = 'active' AND pid <> pg_backend_pid()"
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE query = 'SELECT pg_sleep(20)' AND state = 'active'"
     until(lambda: rival.admin.execute(sql).fetchone() == (0,), "the server has ended it", 5)
     assert paid() == []
 
@@ -465,13 +458,15 @@ WORKER = Path(__file__).parent / "scripts" / "atomic_worker.py"
 
 @pytest.mark.parametrize("at", ["written", "confirmed", "committed"])
 def test_a_worker_killed_around_its_commit(database: str, paid: Any, at: str, tmp_path: Path) -> None:
-    """Between its writes and COMMIT, with the confirm written or not: neither is there. After COMMIT: both, and it is not done again."""
+    """Before COMMIT, the confirm written or not: neither is there. After it: both are, and it is not done again."""
     env = {**os.environ, "SEMEL_TEST_URL": database, "SEMEL_TEST_DIE_AT": at, "SEMEL_TEST_DIED": str(tmp_path / "died")}
     subprocess.run([sys.executable, str(WORKER), "enqueue"], env=env, check=True, timeout=60)
     first = subprocess.run([sys.executable, str(WORKER), "work"], env=env, timeout=60, check=False)
     assert first.returncode == -signal.SIGKILL
     assert (tmp_path / "died").exists() and paid() == (["o1"] if at == "committed" else [])
-    second = subprocess.run([sys.executable, str(WORKER), "work"], env=env, timeout=60, check=False, capture_output=True, text=True)
+    second = subprocess.run(
+        [sys.executable, str(WORKER), "work"], env=env, timeout=60, check=False, capture_output=True, text=True
+    )
     assert second.returncode == 0, second.stderr
     assert paid() == ["o1"]
     with semel_app(database) as app:
@@ -509,4 +504,3 @@ def test_on_sqlite_it_is_refused_before_anything_is_on_record(tmp_path: Path) ->
         pay()
     assert app.effects.list() == []
     app.close()
-    assert drive is not None

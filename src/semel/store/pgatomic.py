@@ -32,30 +32,38 @@ from semel.store.pgwrite import Transaction
 MOST = 2  # connections, beside the four of a store
 IDLE_SECONDS = 5.0  # one that nobody has needed for so long is closed
 RACES = ("journal_pkey",)
-OVER = "this effect has ended, and its connection with it; keep nothing of it, and await what you start in an effect"
-NOT_YOURS = "an Atomic effect's transaction is committed by semel, with the confirm; raise an error to undo it, and leave out {}"
+
+
+def _ended() -> Misuse:
+    return Misuse("this effect has ended, and its connection with it; keep nothing of it, and await what you start in an effect")
+
+
+def _not_yours(what: str) -> Misuse:
+    return Misuse(
+        f"an Atomic effect's transaction is committed by semel, with the confirm; raise an error to undo it, and leave out {what}"
+    )
 
 
 class View:
     """What both views share. over: why nothing more may be done on it. strange: the function ended the transaction."""
 
     pgconn: Any
-    over: str = ""
+    over: Misuse | None = None
     strange: bool = False
     _pool: Any = None  # psycopg warns when a connection is let go of that is not closed; this one is not its own
 
     def _before(self, gen: Any) -> None:
         if self.over:
             gen.close()
-            raise Misuse(self.over)
+            raise self.over
 
     def _after(self, *, failed: bool) -> None:
         """Look whether the transaction is still there. An error that ended it has undone it; anything else, nobody knows."""
         if self.pgconn.transaction_status == TransactionStatus.IDLE and not self.over:
-            self.over = NOT_YOURS.format("what ends it")
+            self.over = _not_yours("what ends it")
             self.strange = not failed
             if not failed:
-                raise Misuse(self.over)
+                raise self.over
 
 
 class SyncView(View, psycopg.Connection[tuple[Any, ...]]):
@@ -74,20 +82,20 @@ class SyncView(View, psycopg.Connection[tuple[Any, ...]]):
 
     def commit(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("commit()"))
+        raise _not_yours("commit()")
 
     def rollback(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("rollback()"))
+        raise _not_yours("rollback()")
 
     def close(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("close()"))
+        raise _not_yours("close()")
 
     def __exit__(self, *exc: Any) -> None:
         """`with submission.connection:` would commit, and close it."""
         if exc[0] is None:
-            raise Misuse(NOT_YOURS.format("the with block around the connection"))
+            raise _not_yours("the with block around the connection")
 
 
 class AsyncView(View, psycopg.AsyncConnection[tuple[Any, ...]]):
@@ -106,20 +114,20 @@ class AsyncView(View, psycopg.AsyncConnection[tuple[Any, ...]]):
 
     async def commit(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("commit()"))
+        raise _not_yours("commit()")
 
     async def rollback(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("rollback()"))
+        raise _not_yours("rollback()")
 
     async def close(self) -> NoReturn:
         """Not the function's to do."""
-        raise Misuse(NOT_YOURS.format("close()"))
+        raise _not_yours("close()")
 
     async def __aexit__(self, *exc: Any) -> None:
         """`async with submission.connection:` would commit, and close it."""
         if exc[0] is None:
-            raise Misuse(NOT_YOURS.format("the with block around the connection"))
+            raise _not_yours("the with block around the connection")
 
 
 class OneLink(Link):
@@ -170,7 +178,7 @@ class Lent:
     def take_back(self) -> None:
         """The function has ended."""
         if self._view is not None:
-            self._view.over = self._view.over or OVER
+            self._view.over = self._view.over or _ended()
         if self._hears is not None and self._link.raw is not None:
             self._link.raw.pgconn.notice_handler, self._hears = self._hears, None
 
@@ -232,7 +240,7 @@ class Lent:
                 return Undone(error)
             link.drop()
             if not isinstance(error, Exception):
-                error = StoreUnavailable(f"the COMMIT was interrupted: {type(error).__name__}")
+                error = psycopg.OperationalError(f"the COMMIT was interrupted: {type(error).__name__}")
             return Unanswered(error)
         return Landed()
 
@@ -296,7 +304,7 @@ class Lender:
                         f"{MOST} Atomic effects of this process are under way, and none ended in time; make them shorter"
                     )
             if self._closed:
-                raise StoreUnavailable("the store is closed; make a new semel.App to go on")
+                raise StoreUnavailable("the app is closed; make a new semel.App to go on")
             if self._idle:
                 return self._idle.pop()[1]
             link = OneLink(self._where, "atomic", patience=25, settings=self._settings, check=self._check)
