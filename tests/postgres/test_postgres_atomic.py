@@ -18,11 +18,15 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from rivals import Doing, Proxy, Rival, until
+from typer.testing import CliRunner
 
 import semel
+from semel.cli import main
+from semel.cli.verify import verify
 from semel.machine import journal as j
 from semel.model import EffectState
 from semel.store import pgatomic
+from semel.testing import Harness
 
 TABLE = "DROP TABLE IF EXISTS public.paid; CREATE TABLE public.paid (n bigserial, id text, key text)"
 INSERT = "INSERT INTO paid (id, key) VALUES (%s, %s)"
@@ -196,6 +200,39 @@ def test_a_confirm_that_a_rival_overtakes_is_decided_again_in_the_same_transacti
     assert j.broken(office.app.runtime.desk.store.rows("default", ref.id)) is None
 
 
+def test_a_task_is_enqueued_in_the_transaction_of_an_effect(office: Office, paid: Any) -> None:
+    @office.app.task(intent=("id",), queue="later")
+    def ship(id: str) -> None: ...
+
+    def body(submission: semel.Submission, id: str) -> str:
+        ref = ship.using(transaction=submission.connection).enqueue(id)
+        if id == "bad":
+            raise ValueError("no")
+        return ref.id
+
+    office.body = body
+    with office.app.work("k", kind="loop"):
+        shipped = office.pay("good")
+        with pytest.raises(ValueError, match="no"):
+            office.pay("bad")
+    assert [view.id for view in office.app.tasks.list(queue="later")] == [shipped] and paid() == ["good"]
+
+
+def test_in_a_harness_it_is_faked_or_refused(office: Office) -> None:
+    with Harness(office.app) as rig:
+        ref = office.bill.enqueue("o1")
+        rig.run()
+        with pytest.raises(semel.Unsettled, match="this ledger is SQLite"):
+            ref.result()
+    with Harness(office.app) as rig:
+        rig.fake(office.pay, lambda id: f"faked {id}")
+        rig.crash(office.pay, at="after")
+        ref = office.bill.enqueue("o1")
+        rig.run()
+        assert ref.result() == "faked o1"
+        assert len(rig.sent(office.pay)) == 2, "what was not committed is undone, and done again; nobody is asked"
+
+
 # --- what the function may not do -------------------------------------------------------------------------------------
 
 ENDS: dict[str, Callable[[Any], Any]] = {
@@ -324,7 +361,7 @@ def test_a_commit_that_landed_finds_itself(behind: Office, proxy: Proxy, paid: A
     assert "void" not in behind.kinds(ref) and behind.kinds(ref)[-2:] == ["confirmed", "finished"]
 
 
-def test_a_commit_that_never_arrived_is_voided_and_done_again(behind: Office, proxy: Proxy, paid: Any) -> None:
+def test_a_commit_that_never_arrived_is_voided_and_done_again(behind: Office, proxy: Proxy, paid: Any, database: str) -> None:
     """Its place in the journal is taken, so that it cannot land any more; nothing of it was there, and it is done anew."""
 
     def body(submission: semel.Submission, id: str) -> str:
@@ -338,8 +375,10 @@ def test_a_commit_that_never_arrived_is_voided_and_done_again(behind: Office, pr
     assert proxy.cuts == 1 and behind.calls == 2 and paid() == ["o1"]
     kinds = behind.kinds(ref)
     assert kinds[kinds.index("void") :] == ["void", "disproved", "intended", "confirmed", "finished"]
-    rows = behind.app.runtime.desk.store.rows("default", ref.id)
-    assert j.broken(rows) is None
+    report = verify(behind.app.runtime.desk.store)
+    assert report.wrong == [] and report.want == report.found, "the chain is whole, and the tables are what it says"
+    told = CliRunner().invoke(main.cli, ["why", ref.id, "--store", database])
+    assert "A change whose reply was lost is ruled out for good." in " ".join(told.output.split()), told.output
 
 
 def test_the_void_waits_for_a_commit_that_is_still_under_way(behind: Office, proxy: Proxy, paid: Any, rival: Rival) -> None:

@@ -188,8 +188,8 @@ class Lent:
         return self._view is not None and self._view.strange
 
     def passing(self, error: BaseException) -> bool:
-        """A deadlock, a serialization failure, a lock or a statement that took too long, a cut connection."""
-        return isinstance(error, psycopg.OperationalError | StoreUnavailable)
+        """A deadlock, a serialization failure, what took too long, a cut connection."""
+        return isinstance(error, psycopg.OperationalError | StoreUnavailable | TimeoutError)
 
     def land(self, change: Change) -> Landed | Stale | Fenced | Busy | Broken | Undone | Unanswered:
         """Write the change beside what the function wrote, and commit both."""
