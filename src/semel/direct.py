@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from semel.decorated import not_in_loop
 from semel.engine import attempt as attempts
 from semel.engine import drive
+from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt
 from semel.engine.declare import Work as Declared
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
 from semel.engine.requests import Await, Raised, Request, Returned
 from semel.engine.runtime import Runtime, current
+from semel.engine.session import Session
 from semel.engine.views import state_of
 from semel.errors import Suspended, Unsettled, Why
 from semel.machine import tasks
@@ -55,11 +57,22 @@ def state_now(desk: Desk, ref: Ref[Any]) -> Generator[Request, Any, tasks.Task]:
     return (yield from desk.off_loop(lambda: state_of(desk, ref.tenant, ref.id)))
 
 
+def arrived(runtime: Runtime, ref: Ref[Any], until: float) -> Generator[Request, Any, Session]:
+    """This process's session; waits while it must be watched whether the store went back. Raises `Unsettled`."""
+    while True:
+        try:
+            return (yield from runtime.desk.off_loop(runtime.session))
+        except NotYet as error:
+            if runtime.desk.clock.boot() > until:
+                unsettled(ref, (yield from state_now(runtime.desk, ref)), error)
+        yield runtime.desk.clock.pause(min(LOOK_SECONDS, runtime.ttl / 4))
+
+
 def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
-    session = yield from runtime.desk.off_loop(runtime.session)
     clock = runtime.desk.clock
     until = clock.boot() + wait.total_seconds()
+    session = yield from arrived(runtime, ref, until)
     while True:
         refused: list[Refusal] = []
         ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused)

@@ -16,6 +16,7 @@ from typing import TypeVar
 from semel.app import App
 from semel.engine import attempt as attempts
 from semel.engine import drive
+from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
 from semel.engine.ledger import Ledger
@@ -71,6 +72,7 @@ class Worker:
         self._told_of: set[tuple[str, str]] = set()
         self._opened = False
         self._store_away = False
+        self._told_why, self._again_seconds = False, AWAY_SECONDS
         self._poked = True
         self._sleeper: asyncio.Future[None] | None = None
         self._busy_at = 0.0
@@ -84,7 +86,7 @@ class Worker:
         self._app.be_worker()
         with self._signals(loop):
             while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
-                await self._rest(AWAY_SECONDS)
+                await self._rest(min(AWAY_SECONDS, self._again_seconds))
             if not self._opened:
                 return
             await self._loop()
@@ -99,6 +101,11 @@ class Worker:
             runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
             session = runtime.session()
             session.tend()
+        except NotYet as error:
+            if not self._told_why:
+                log.warning("semel: this worker claims nothing yet: %s", error)
+            self._told_why, self._again_seconds = True, runtime.ttl / 4
+            return False
         except StoreUnavailable as error:
             self._away(error)
             return False

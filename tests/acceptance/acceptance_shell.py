@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from semel.testing.postgres import GIVEN
+
 PORT_IN_PAGES = "8025"  # pages name a port, since people like to see one; here it is any free one
 MARK = "--acceptance-end-of-command--"
 END = re.compile(rf"\n{MARK} (\d+)\n")
@@ -27,8 +29,9 @@ def free_port() -> int:
 
 
 def environment() -> dict[str, str]:
-    """What a user's shell has: the environment's commands first in PATH, and no settings of semel's."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SEMEL", "PYTEST", "PROVIDER"))}
+    """What a user's shell has: the environment's commands first in PATH, and no settings of semel's but for tests' server."""
+    foreign = ("SEMEL", "PYTEST", "PROVIDER")
+    kept = {name: value for name, value in os.environ.items() if name == GIVEN or not name.startswith(foreign)}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     return {**kept, "PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "PYTHONUNBUFFERED": "1"}
 

@@ -239,7 +239,7 @@ def test_other_places_are_refused(tmp_path: Path, worked: Office) -> None:
         f"sqlite:///{tmp_path}": "is a folder",
         "sqlite:///:memory:": "lives in its own process alone",
         "mysql://x/y": "no scheme that semel knows",
-        "postgresql://x/y": "PostgreSQL",
+        "postgresql:///?nosuch=1": "the store's URL",
     }
     for url, words in said.items():
         done = CliRunner().invoke(main.cli, ["tasks", "--store", url])

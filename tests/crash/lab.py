@@ -65,7 +65,7 @@ class Worker:
     def freeze(self) -> None:
         """SIGSTOP, and wait until the kernel has stopped every thread of it."""
         self.signal(signal.SIGSTOP)
-        until(f"{self.pid} is stopped", lambda: set(self._states()) <= {"T", "t"}, 10)
+        until(f"{self.pid} is stopped", lambda: set(self.states()) <= {"T", "t"}, 10)
 
     def wake(self) -> None:
         """SIGCONT."""
@@ -86,7 +86,8 @@ class Worker:
         """Wait until its log holds these words."""
         until(f"worker {self.pid} says {words!r}", lambda: words in self.log.read_text())
 
-    def _states(self) -> list[str]:
+    def states(self) -> list[str]:
+        """What each of its threads is at, as the kernel's letter."""
         found = []
         for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
             text = stat.read_text()
@@ -95,19 +96,20 @@ class Worker:
 
 
 class Lab:
-    """One test's world. env: of all its workers, on top of the lab's own."""
+    """One test's world. url: of its store; default: a file of its own. env: of all its workers, on top of the lab's own."""
 
     apps = APPS
 
-    def __init__(self, root: Path, **env: str) -> None:
+    def __init__(self, root: Path, url: str = "", **env: str) -> None:
         self.root, self.room = root, root / "room"
         self.room.mkdir(parents=True)
         self.store = root / "agent.db"
+        self.url = url or f"sqlite:///{self.store}"
         self.record = root / "provider.db"
         self.provider = Provider.start(self.record)
         self.env = {
             **os.environ,
-            "SEMEL_STORE": f"sqlite:///{self.store}",
+            "SEMEL_STORE": self.url,
             "CRASH_PROVIDER": self.provider.url,
             "CRASH_ROOM": str(self.room),
             "CRASH_PARENT": str(os.getpid()),
@@ -121,7 +123,7 @@ class Lab:
 
     def open_app(self) -> semel.App:
         """The test's own hold on the store: it enqueues, reads and decides as a person would, and runs nothing."""
-        return semel.App(f"sqlite:///{self.store}")
+        return semel.App(self.url)
 
     def close(self) -> None:
         """End everything that this lab started."""
@@ -136,12 +138,13 @@ class Lab:
 
     def worker(self, module: str = "agent", *, concurrency: int = 20, script: str = "run_worker.py", **env: str) -> Worker:
         """Start a worker process on an app module under apps/."""
+        return self.launch(sys.executable, str(APPS / script), module, str(concurrency), **env)
+
+    def launch(self, *command: str, **env: str) -> Worker:
+        """Start a worker by another command."""
         log = self.root / f"worker{len(self.workers) + 1}.log"
         with log.open("wb") as out:
-            process = subprocess.Popen(
-                [sys.executable, str(APPS / script), module, str(concurrency)],
-                env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-            )  # fmt: skip
+            process = subprocess.Popen(command, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self.workers.append(Worker(process, log))
         return self.workers[-1]
 
@@ -168,11 +171,11 @@ class Lab:
         port = int(self.provider.url.rsplit(":", 1)[1])
         self.provider = Provider.start(self.record, port=port)
 
-    # --- the store's file ---
+    # --- the store ---
 
     def lock_store(self, seconds: float) -> subprocess.Popen[str]:
-        """Another process takes the write lock for so long; returns once it holds it."""
-        process = self.start(str(APPS / "run_locker.py"), str(self.store), str(seconds))
+        """Another process lets nobody write for so long; returns once it does."""
+        process = self.start(str(APPS / "run_locker.py"), self.url, str(seconds))
         assert process.stdout is not None
         assert process.stdout.readline() == "locked\n"
         return process
@@ -264,6 +267,17 @@ class Lab:
         verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
         self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version, process_stopped=stopped)
         return "confirmed" if acts else "not_found"
+
+    def a_person_passes(self) -> None:
+        """Whoever waits for a person now gets the truth, as the provider's books tell it of this key."""
+        for task in self.app.tasks.list(delivery=semel.Delivery.BLOCKED, limit=1000):
+            for effect in self.app.effects.list(state="ambiguous", task=task.ref):
+                acts = self.provider.acts(key=effect.key)
+                verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
+                try:
+                    self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version)
+                except semel.Refused:
+                    pass  # it has moved on: alice looks again later
 
     def settle(self, ref: semel.Ref[Any]) -> Any:
         """The task's result; if its provider can tell nothing, a person does first."""

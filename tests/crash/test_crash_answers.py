@@ -93,6 +93,7 @@ def test_an_opaque_call_answers_after_its_timeout(lab: Lab) -> None:
     lab.proved(ref, acts={"slow": 1})
 
 
+@pytest.mark.long
 def test_a_sync_call_outlives_its_timeout_by_a_ttl(make_lab: Callable[..., Lab]) -> None:
     """The beats stop, the kernel ends the worker; and the request that it left behind still acts once."""
     lab = make_lab(CRASH_SETTLE="5")
@@ -108,6 +109,7 @@ def test_a_sync_call_outlives_its_timeout_by_a_ttl(make_lab: Callable[..., Lab])
     lab.proved(ref, acts={"slow": 1})
 
 
+@pytest.mark.long
 def test_a_call_that_the_provider_never_answers(lab: Lab) -> None:
     """Silence: after the timeout the thread still waits, the beats stop, the worker dies, another one settles it."""
     lab.provider.fault("hang", action="slow")
@@ -120,6 +122,7 @@ def test_a_call_that_the_provider_never_answers(lab: Lab) -> None:
     lab.proved(ref, acts={"slow": 1})
 
 
+@pytest.mark.long
 def test_a_lookup_that_cannot_be_asked_decides_nothing(lab: Lab) -> None:
     """Unknown, and the provider's reads answer 503 for a while: nobody guesses."""
     lab.provider.fault("error_after", action="mail")

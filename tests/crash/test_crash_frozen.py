@@ -94,6 +94,7 @@ def test_frozen_before_the_call_without_the_watchdog_with_a_keyed_effect(make_la
     lab.proved(ref, acts={"charge": 1})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["late", "late_act"])
 @pytest.mark.parametrize(("action", "kind"), FLAVOURS[:2])
 def test_frozen_during_the_call(make_lab: Callable[..., Lab], action: str, kind: str, fault: str) -> None:

@@ -57,6 +57,7 @@ def test_killed_during_the_call(lab: Lab, action: str, kind: str, fault: str) ->
     goes_on(lab, ref, action)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("action", ["charge", "mail"])
 def test_killed_during_the_call_and_the_provider_acts_later(make_lab: Callable[..., Lab], action: str) -> None:
     """The request outlives its sender: a resend meets 409, a lookup finds nothing until settle has almost gone."""

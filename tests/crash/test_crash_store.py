@@ -9,6 +9,7 @@ import pytest
 from lab import Lab, until
 
 
+@pytest.mark.only("sqlite")
 def test_the_store_file_is_replaced_by_an_older_copy(lab: Lab) -> None:
     """The worker notices that the path names another file, fences itself, and does nothing more (R15)."""
     first = lab.worker("many")

@@ -110,6 +110,7 @@ def test_poison_is_dead_lettered_alone_and_its_neighbours_finish(lab: Lab) -> No
     assert lab.app.tasks.list(delivery=semel.Delivery.DEAD_LETTERED)[0].id == poison.id
 
 
+@pytest.mark.long
 def test_poison_in_an_effect_is_settled_before_it_is_dead_lettered(lab: Lab) -> None:
     """Each death leaves an unknown behind: the last attempt only reconciles, and does not run the handler again."""
     ref = lab.enqueue("poisoned_effect", "p", ref="p")

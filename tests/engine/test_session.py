@@ -13,6 +13,7 @@ from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
 from semel.engine.session import Learnt, Session, land
+from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -44,7 +45,7 @@ class Lab:
     def __init__(self) -> None:
         self.store = SQLite(":memory:")
         self.clock = StillClock()
-        self.desk = Desk(self.store, Writer(self.store), self.clock)
+        self.desk = Desk(self.store, Writer(self.store), self.clock, Standing(self.store))
         self.fenced: list[str] = []
         self.sessions: list[Session] = []
 

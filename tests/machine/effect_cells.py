@@ -12,6 +12,8 @@ from semel.model import Refusal
 
 KEY = "sml_k"
 FIRST, SECOND = 11, 12  # the tokens of the first and of the second attempt
+DOUBT = e.Doubt(epoch=1, since=500)
+IN_EPOCH = (1 << e.EPOCH_SHIFT) + 13  # a token of the epoch that began when the store went back
 SAME, OTHER = "d-same", "d-other"
 
 
@@ -215,6 +217,26 @@ def atomic_conflict() -> Bench:
     return atomic_lost().do(e.Settle(KEY, SECOND, "conflict", "atomic", reason="the function committed"))
 
 
+def assumed() -> Bench:
+    """Nobody remembers it: the store went back, and may have forgotten it (R20)."""
+    return Bench().do(intend(token=IN_EPOCH, doubt=DOUBT))
+
+
+def assumed_unfenced() -> Bench:
+    """What may have sent it has no kernel timer either, as far as this attempt can tell."""
+    return Bench().do(intend(token=IN_EPOCH, doubt=DOUBT, unfenced="process"))
+
+
+def assumed_anew() -> Bench:
+    """It was clean when the backup was made."""
+    return disproved().do(intend(token=IN_EPOCH, doubt=DOUBT))
+
+
+def assumed_not_found() -> Bench:
+    """It was looked for in this epoch: the doubt is over."""
+    return assumed().do(e.Settle(KEY, IN_EPOCH, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1))
+
+
 STATES: dict[str, Callable[[], Bench]] = {
     build.__name__: build
     for build in (
@@ -225,6 +247,7 @@ STATES: dict[str, Callable[[], Bench]] = {
         told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
         conflict, conflict_answered, answered_conflict, atomic, atomic_lost, atomic_voided, atomic_voided_anew,
         atomic_conflict, confirmed, confirmed_unrecorded, confirmed_second,
+        assumed, assumed_unfenced, assumed_anew, assumed_not_found,
     )
 }  # fmt: skip
 
@@ -261,6 +284,10 @@ COMMANDS: dict[str, Make] = {
     "intend_wording_said": lambda _: intend(digest=OTHER, args={"to": "b"}, said=OTHER),
     "intend_material": lambda _: intend(material="m2", digest=OTHER),
     "intend_again": lambda _: intend(again=True),
+    "intend_in_doubt": lambda _: intend(token=IN_EPOCH, doubt=DOUBT),
+    "intend_in_doubt_repeat": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("repeat",)),
+    "intend_in_doubt_atomic": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("atomic",)),
+    "intend_in_doubt_again": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, again=True),
     "confirm": _of_last(lambda n, token: e.Confirm(KEY, n, token, "msg-1")),
     "confirm_unrecorded": _of_last(lambda n, token: e.Confirm(KEY, n, token, unrecorded="2 MiB")),
     "confirm_first": lambda _: e.Confirm(KEY, 1, FIRST, "msg-1"),

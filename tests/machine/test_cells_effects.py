@@ -32,7 +32,7 @@ def test_every_command_of_the_machine_has_its_cells() -> None:
 
 # What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
 DECIDING: dict[type, set[str]] = {
-    e.Intend: {"digest", "material", "again", "said", "limit", "per_task"},
+    e.Intend: {"digest", "material", "again", "said", "limit", "per_task", "doubt", "recovery"},
     e.Confirm: {"n", "token", "sender"},
     e.Disprove: {"n", "token", "sender"},
     e.Lose: {"n", "token", "ended", "sender"},
@@ -44,7 +44,7 @@ DECIDING: dict[type, set[str]] = {
     e.Answer: {"verdict", "seen", "stopped"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
-    e.Intend: {"name", "args", "task", "attempt", "token", "session", "occurrence", "generation", "recovery", "timeout_ms",
+    e.Intend: {"name", "args", "task", "attempt", "token", "session", "occurrence", "generation", "timeout_ms",
                "unfenced"},
     e.Confirm: {"result", "unrecorded", "how"},
     e.Disprove: {"reason", "final", "detail"},

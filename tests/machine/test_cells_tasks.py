@@ -52,9 +52,10 @@ def test_every_state_of_the_ledgers_has_its_cells() -> None:
 def test_every_fact_of_a_task_makes_a_state() -> None:
     """A new fact on a task is decided only once a state that has it stands in the table."""
     identity = {"id", "kind", "key", "args", "queue", "priority"}
+    told_when_accepted = {"epoch", "doubt"}  # `epochs.Epoch.doubt` looks at them, and no command
     told_at_the_claim = {"max_attempts", "max_crashes", "backoff_ms"}
     states = [build().task for build in task_cells.STATES.values()]
-    for name in t.Task.__dataclass_fields__.keys() - identity - told_at_the_claim:
+    for name in t.Task.__dataclass_fields__.keys() - identity - told_when_accepted - told_at_the_claim:
         assert len({repr(getattr(task, name)) for task in states}) > 1, name
 
 

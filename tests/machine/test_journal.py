@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from semel.machine import epochs
 from semel.machine import journal as j
 from semel.machine import tasks as t
 
@@ -80,10 +81,18 @@ def test_every_event_class_has_a_kind_of_its_own_and_is_known() -> None:
     assert all(j.KINDS[kind].kind == kind for kind in j.KINDS)
 
 
+OPEN = epochs.Epoch(epoch=5, doubtful=True, window=True, watched=False)
+EPOCHS = [(epochs.Epoch(), j.EpochBegan(5, "i", 4, 1000)), (OPEN, j.EpochWatched(5)), (OPEN, j.WindowClosed(5)),
+          (OPEN, j.DoubtLifted(5))]  # fmt: skip
+
+
 def test_every_event_is_applied_or_is_known_to_change_nothing() -> None:
     """A new event that no fold knows of would be written and never read."""
     read_by_effects = {cls for cls in j.KINDS.values() if issubclass(cls, j.OfEffect)}
-    assert set(j.KINDS.values()) - read_by_effects - set(t._APPLY) == {j.Void}
+    of_the_store = {j.EpochBegan, j.EpochWatched, j.WindowClosed, j.DoubtLifted}
+    assert all(epochs.apply(before, event) != replace(before, version=1) for before, event in EPOCHS)
+    assert {type(event) for _, event in EPOCHS} == of_the_store
+    assert set(j.KINDS.values()) - read_by_effects - set(t._APPLY) == {j.Void} | of_the_store
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,11 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.rows import dict_row
-from rivals import Doing, Proxy, Rival, until
+from rivals import Doing, Rival, until
 from typer.testing import CliRunner
 
 import semel
+from pgproxy import Proxy
 from semel.cli import main
 from semel.cli.verify import verify
 from semel.machine import journal as j
@@ -30,6 +31,13 @@ from semel.testing import Harness
 
 TABLE = "DROP TABLE IF EXISTS public.paid; CREATE TABLE public.paid (n bigserial, id text, key text)"
 INSERT = "INSERT INTO paid (id, key) VALUES (%s, %s)"
+
+
+@pytest.fixture
+def database(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database in which nobody has been: whoever makes the store need not watch whether it went back (R19)."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return empty_database
 
 
 @pytest.fixture
@@ -83,6 +91,7 @@ def make_office(database: str, paid: Any) -> Iterator[Callable[..., Office]]:
 
     def make(url: str = database, **how: Any) -> Office:
         made.append(Office(url, **how))
+        assert made[-1].app.tasks.list() == []  # the schema is there
         return made[-1]
 
     yield make

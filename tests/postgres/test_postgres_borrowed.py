@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,8 +26,16 @@ from semel.testing.conformance_kit import task as new_task
 
 
 @pytest.fixture
+def database(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database in which nobody has been: whoever makes the store need not watch whether it went back (R19)."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return empty_database
+
+
+@pytest.fixture
 def app(database: str) -> Iterator[semel.App]:
     made = semel.App(database)
+    assert made.tasks.list() == []  # the schema is there
     yield made
     made.close()
 

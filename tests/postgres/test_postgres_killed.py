@@ -10,7 +10,6 @@ import threading
 import time
 from collections.abc import Iterator
 
-import cluster as clusters
 import pytest
 from rivals import until
 
@@ -20,14 +19,15 @@ from semel.store.contract import Landed
 from semel.store.postgres import Postgres
 from semel.store.writer import Writer
 from semel.testing.conformance_kit import TENANT, Stream, session, task
+from semel.testing.postgres import Cluster
 
 STREAMS = 6
 
 
 @pytest.fixture
-def own_cluster() -> Iterator[clusters.Cluster]:
+def own_cluster() -> Iterator[Cluster]:
     """A server that may be killed."""
-    found = clusters.Cluster()
+    found = Cluster()
     yield found
     found.close()
 
@@ -73,7 +73,7 @@ class Load:
         self.writer.close()
 
 
-def test_no_acknowledged_change_is_missing_and_none_is_there_twice(own_cluster: clusters.Cluster) -> None:
+def test_no_acknowledged_change_is_missing_and_none_is_there_twice(own_cluster: Cluster) -> None:
     load = Load(own_cluster.url)
     try:
         for n in range(4):

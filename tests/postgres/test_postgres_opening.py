@@ -107,3 +107,10 @@ def test_urls(url: str) -> None:
 def test_a_url_that_is_none_is_misuse() -> None:
     with pytest.raises(Misuse, match="postgresql://user@host"):
         target("postgresql://h/d?no_such_option=1")
+
+
+def test_a_url_without_a_host_is_libpqs_own_default() -> None:
+    """As psql takes it: a local socket, or what PGHOST says."""
+    found = target("postgresql:///work?host=/run/pg&pgbouncer=1")
+    assert (found.params["dbname"], found.params["host"], found.pgbouncer) == ("work", "/run/pg", True)
+    assert "host" not in target("postgresql://").params

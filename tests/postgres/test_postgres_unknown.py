@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
-from rivals import Doing, Proxy, Rival, until
+from rivals import Doing, Rival, until
 
+from pgproxy import Proxy
+from pgserver import emptied
 from semel.errors import StoreUnavailable
 from semel.machine import journal as j
 from semel.store.contract import Fenced, Landed
 from semel.store.pglisten import Hints
 from semel.store.postgres import Postgres
 from semel.testing.conformance_kit import TENANT, Stream, claimed, claiming, commit, one, session, task
+from semel.testing.postgres import Cluster
 
 Make = Callable[[], Postgres]
 
@@ -100,8 +103,20 @@ def _beats(store: Postgres, name: str) -> bool:
         return False
 
 
+@pytest.fixture(scope="module")
+def own_cluster() -> Iterator[Cluster]:
+    """A server of our own: whether commits wait for a standby is set for the whole of it."""
+    found = Cluster()
+    yield found
+    found.close()
+
+
 class TestWarnings:
     """A cancelled wait for a synchronous standby reports success with a warning, and the row can vanish at a failover."""
+
+    @pytest.fixture
+    def database(self, own_cluster: Cluster) -> str:
+        return emptied(own_cluster.url)
 
     @pytest.fixture
     def no_standby(self, make_store: Make, rival: Rival) -> Iterator[Postgres]:
@@ -176,7 +191,8 @@ class TestHandles:
         guard = session(store)
         assert store.still_here()
         rival.admin.execute("UPDATE semel.meta SET value = 'another' WHERE name = 'id'")
-        sql = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name LIKE 'semel%'"
+        ours = "application_name LIKE 'semel%' AND datname = current_database()"
+        sql = f"SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE {ours}"
         rival.admin.execute(sql)
         with pytest.raises(StoreUnavailable):
             store.commit([Stream("s").then()[0]])

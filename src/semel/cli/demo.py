@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -26,6 +27,7 @@ LEASE_SECONDS = 2.0
 WORKERS = 2
 EFFECTS = ("charge", "mail", "post")  # what each invoice must cause, as the provider names it
 PATIENCE_SECONDS = 120.0
+THROWAWAY = "postgres"  # as a store: a PostgreSQL that is started for the demo, and ends with it
 FAULTS: dict[FaultKind, float] = {"cut_after": 0.03, "cut_before": 0.03, "error_after": 0.03, "late": 0.5}  # how often
 
 
@@ -119,11 +121,22 @@ class Counted:
 
 def run(*, seed: int | None = None, tasks: int = 40, store: str | None = None, seconds: float = PATIENCE_SECONDS) -> int:
     """Run the demo. The exit code: 0 only if nothing was duplicated or lost."""
+    folder = Path(tempfile.mkdtemp(prefix="semel-demo-"))
+    with contextlib.ExitStack() as until_the_end:
+        if store == THROWAWAY:
+            from semel.testing import postgres
+
+            server = until_the_end.enter_context(postgres.server())
+            url = until_the_end.enter_context(postgres.database(server, f"semel_demo_{os.getpid()}"))
+        else:
+            url = store or f"sqlite:///{folder / 'agent.db'}"
+        return _run(seed, tasks, url, seconds, folder, temporary=store == THROWAWAY)
+
+
+def _run(seed: int | None, tasks: int, url: str, seconds: float, folder: Path, *, temporary: bool) -> int:
     console = Console()
     seed = seed if seed is not None else random.SystemRandom().randrange(10_000)
-    folder = Path(tempfile.mkdtemp(prefix="semel-demo-"))
-    url = store or f"sqlite:///{folder / 'agent.db'}"
-    place_of(url)
+    shown = place_of(url).shown
     os.environ["SEMEL_STORE"] = url
     os.environ["SEMEL_DEMO_LEASE"] = str(LEASE_SECONDS)
     from semel.cli.invoicing import agent
@@ -133,8 +146,9 @@ def run(*, seed: int | None = None, tasks: int = 40, store: str | None = None, s
         f"[bold]semel demo[/bold]  {len(ids)} invoices, {WORKERS} worker processes, seed {seed}\n"
         "Workers are killed (SIGKILL) and frozen (SIGSTOP) at random moments; the\n"
         "provider cuts connections, answers 503 after acting, and answers late.\n"
-        "What really happened is counted on the provider's own record.\n"
+        "What really happened is counted on the provider's own record."
     )
+    console.print(f"Store: {shown}{', until the demo ends' if temporary else ''}\n", highlight=False, soft_wrap=True)
     with Provider.start(folder / "provider.db") as provider:
         for number, (kind, often) in enumerate(FAULTS.items()):
             provider.fault(kind, seconds=0.4, times=10**6, probability=often, seed=seed + number)
@@ -147,7 +161,8 @@ def run(*, seed: int | None = None, tasks: int = 40, store: str | None = None, s
         finally:
             chaos.reap()
         counted = _count(provider, agent.app, ids)
-    _report(console, counted, chaos, len(ids), url, agent.app, folder)
+    _report(console, counted, chaos, len(ids))
+    _next(console, counted, "" if temporary else url, agent.app, folder)
     agent.app.close()
     return 0 if counted.good else 1
 
@@ -194,7 +209,7 @@ def _count(provider: Provider, app: App, ids: list[str]) -> Counted:
     return Counted(len(ids) * len(EFFECTS), sum(1 for n in acts.values() if n), duplicated, lost, waiting, done, unfinished)
 
 
-def _report(console: Console, c: Counted, chaos: Chaos, tasks: int, url: str, app: App, folder: Path) -> None:
+def _report(console: Console, c: Counted, chaos: Chaos, tasks: int) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(justify="right", style="bold")
     table.add_column()
@@ -210,6 +225,15 @@ def _report(console: Console, c: Counted, chaos: Chaos, tasks: int, url: str, ap
         table.add_row(f"[red]{c.unfinished}[/]", "tasks neither done nor waiting for a person")
     console.print()
     console.print(table)
+
+
+def _next(console: Console, c: Counted, url: str, app: App, folder: Path) -> None:
+    """What to type next; url: "" if the store ends with the demo."""
+    if not url:
+        console.print("\nThis PostgreSQL ends with the demo. On one that stays, you can look around afterwards:")
+        console.print("  semel demo --store postgresql://user@host/database", highlight=False)
+        console.print(f"  ls {folder}   # provider's record, workers' log", highlight=False, soft_wrap=True)
+        return
     console.print("\nWhere to look next:")
     console.print(f"  export SEMEL_STORE={url}", highlight=False, soft_wrap=True)
     console.print("  semel tasks")

@@ -15,8 +15,9 @@ from typer.core import TyperGroup
 
 from semel import __version__
 from semel.app import App
-from semel.cli import asks, decide, output, reach, show, verify, why, work
+from semel.cli import asks, decide, output, reach, restore, show, verify, why, work
 from semel.errors import Misuse, SemelError
+from semel.machine import epochs
 from semel.model import Delivery, Execution
 
 FOUND_WRONG, MISUSE = 1, 2
@@ -159,7 +160,12 @@ def demo(
     tasks: Annotated[int, typer.Option("--tasks", min=1, metavar="N", help="So many tasks.")] = 40,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="A URL or a path; default: a new file.", show_default=False),
+        typer.Option(
+            "--store",
+            metavar="URL",
+            help="A URL; postgres: one that ends with the demo; default: a new file.",
+            show_default=False,
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
@@ -402,6 +408,57 @@ def replay(
     else:
         hint = "" if workers else " No worker is running now: semel worker MODULE:app"
         output.say(f"{data['kind']} {data['key']} ({found.id}) is {data['delivery']} again, by {name}.{hint}")
+
+
+@cli.command("restore", rich_help_panel=DECIDE)
+def restored(
+    old_is_down: Annotated[
+        bool,
+        typer.Option(
+            "--old-is-down",
+            metavar="",
+            help="The store was restored or failed over, and the old one is down for good: begin a new epoch.",
+        ),
+    ] = False,
+    close_window: Annotated[
+        bool,
+        typer.Option(
+            "--close-window", metavar="", help="All that was lost is enqueued again: tasks that come from now on are new."
+        ),
+    ] = False,
+    lift_doubt: Annotated[
+        bool, typer.Option("--lift-doubt", metavar="", help="Nothing that the store forgot is to be looked for any more.")
+    ] = False,
+    above: Annotated[
+        int | None,
+        typer.Option("--above", metavar="N", help="The new epoch must be above this one.", show_default=False),
+    ] = None,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    store: StoreOpt = reach.DEFAULT_STORE,
+    as_json: JsonOpt = False,
+) -> None:
+    """Whether the store went back (restored from a backup, say), and what follows from it.
+
+    Without an option it only looks. Exit code 1: it went back, and nobody has said so yet.
+    """
+    if old_is_down + close_window + lift_doubt > 1:
+        raise Misuse("one statement at a time; write --old-is-down, then --close-window, then --lift-doubt")
+    if above is not None and not old_is_down:
+        raise Misuse("--above goes with --old-is-down: a new epoch begins above it")
+    with reach.store_at(store, None) as app:
+        if old_is_down:
+            restore.began_by_hand(app, by, reason, above)
+        elif close_window:
+            restore.decided(app, epochs.Close(reason), by, reason)
+        elif lift_doubt:
+            restore.decided(app, epochs.Lift(reason), by, reason)
+        found = restore.look(app)
+    if as_json:
+        output.emit(restore.as_data(found))
+    else:
+        restore.show(found)
+    raise typer.Exit(FOUND_WRONG if found.missing else 0)
 
 
 def main() -> None:

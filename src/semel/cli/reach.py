@@ -122,9 +122,9 @@ def check_there(url: str) -> None:
 
 def check_database(place: Place) -> None:
     """Raise `Misuse` where a database has no store in it, `StoreUnavailable` where it does not answer."""
-    from semel.store.pgschema import is_there
+    from semel.store.pgschema import has_store
 
-    if not is_there(place.where):
+    if not has_store(place.where):
         raise Misuse(f"there is no store in {place.shown}, and looking does not make one; make it: semel migrate --store URL")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from semel.cli.output import clock, duration, short
+from semel.cli.output import clock, duration, moment, short
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.journal import Row
@@ -71,7 +71,7 @@ def person_of(actor: str) -> str:
         return name
     if what == "session":
         return f"session {short(name)}"
-    return {"caller": "A caller", "cli": "Somebody at the command line"}.get(actor, actor)
+    return {"caller": "A caller", "cli": "Somebody at the command line", "arrival": "a worker"}.get(actor, actor)
 
 
 @dataclass(slots=True)
@@ -94,7 +94,7 @@ class Teller:
     def tell(self, row: Row) -> Line:
         """The row's sentence. Raises `ValueError` for an event that this version does not know."""
         event = row.event or j.event_of(row.kind, row.body)
-        if isinstance(event, j.Claimed | j.Intended):
+        if isinstance(event, j.Claimed | j.Intended | j.Assumed):
             self._attempts[row.stream] = event.attempt
         self.attempt = self._attempts.get(row.stream, 0)
         if isinstance(event, j.OfEffect):
@@ -119,7 +119,7 @@ class Teller:
         before = past.now
         if not isinstance(event, j.Declined):
             past.now = e.apply(before, event, row.seq, row.at)
-        if isinstance(event, j.Intended):
+        if isinstance(event, j.Intended | j.Assumed):
             self._names[event.key] = event.name
         if isinstance(event, j.Answered):
             past.answered = (row.actor, event.reason)
@@ -240,10 +240,31 @@ def _void(t: Teller, row: Row, x: j.Void) -> tuple[str, tuple[Detail, ...]]:
     return "A change whose reply was lost is ruled out for good.", ()
 
 
+def _epoch_began(t: Teller, row: Row, x: j.EpochBegan) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(
+        f"The store went back to {moment(x.since, row.at)}, and epoch {x.epoch} begins (before: {x.before}): {x.why}"
+    ) + " What it may have forgotten is looked for before anything is sent.", ()
+
+
+def _epoch_watched(t: Teller, row: Row, x: j.EpochWatched) -> tuple[str, tuple[Detail, ...]]:
+    return f"The largest lease has been watched since epoch {x.epoch} began: nothing of before can act any more.", ()
+
+
+def _window_closed(t: Teller, row: Row, x: j.WindowClosed) -> tuple[str, tuple[Detail, ...]]:
+    said = f"{person_of(row.actor)} says that all that epoch {x.epoch} had forgotten has been enqueued again: {x.why}"
+    return _ended(said) + " Tasks that come from now on are new.", ()
+
+
+def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Detail, ...]]:
+    said = f"{person_of(row.actor)} lifts the doubt of epoch {x.epoch}: {x.why}"
+    return _ended(said) + " Nothing is looked for any more.", ()
+
+
 _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] = {
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
+    j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Void: _void,
 }  # fmt: skip
 
@@ -263,6 +284,14 @@ def _intended(t: Teller, row: Row, x: j.Intended, name: str, past: Past) -> tupl
         text += " Nothing could stop its sender."
     sent = x.args if x.digest else past.now.args if past.now else None
     return text, (("sent", sent),)
+
+
+def _assumed(t: Teller, row: Row, x: j.Assumed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    text = (
+        f"{t.tried(x.task, x.attempt)} asks for {name}. The store went back and may have forgotten that it was sent: that is "
+        f"assumed, as submission {x.n}, until it is known."
+    )
+    return text, (("would send", x.args),)
 
 
 def _confirmed(t: Teller, row: Row, x: j.Confirmed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
@@ -357,7 +386,7 @@ def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
 
 
 _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
-    j.Intended: _intended, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
+    j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
     j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
     j.Declined: _declined,
 }  # fmt: skip

@@ -143,6 +143,7 @@ def _land(attempt: Attempt, doing: p.Doing, code: Running, lent: Lent, command: 
             outcome = lent.land(draft.change)
             if isinstance(outcome, Landed):
                 attempt.ledger.landed(draft)
+                attempt.runtime.witness.committed([draft.change], [outcome])
             if isinstance(outcome, Landed | Fenced | Broken | Undone | Unanswered):
                 return outcome
             if attempt.clock.boot() >= doing.began + doing.seconds:

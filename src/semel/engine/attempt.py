@@ -126,6 +126,10 @@ class Attempt:
         """Who sends what this attempt submits: no two attempts are called the same."""
         return self.ledger.state.id, self.number
 
+    def doubt(self, scope: str) -> e.Doubt | None:
+        """R20: what the store may have forgotten of this task's effects, or of the tenant's keys."""
+        return self.desk.standing.epoch.doubt(self.ledger.state if scope == "task" else None)
+
     def abandon(self, key: str) -> None:
         """R17: the caller is gone before it called. If its intent landed, it is disproved: nothing was sent.
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from semel.engine.clock import Clock
 from semel.engine.requests import Await, Call, Raised, Request, Returned
+from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -62,11 +63,12 @@ def change_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every decision needs at hand: the store, its writer, the clock."""
+    """What every decision needs at hand: the store, its writer, the clock, the store's epoch."""
 
     store: Store
     writer: Writer
     clock: Clock
+    standing: Standing
 
     @property
     def remote(self) -> bool:
@@ -153,7 +155,7 @@ class KeyStream:
     def part(self, events: tuple[j.Happened, ...], *, actor: str, at: int, id: str) -> Part:
         """Its share of a change; the stream moves on."""
         before, head = self.state, self.head
-        token = max([before.token, *(ev.token for ev in events if isinstance(ev, j.Intended))])
+        token = max([before.token, *(ev.token for ev in events if isinstance(ev, j.Intended | j.Assumed))])
         rows = j.seal(
             events, tenant=self.tenant, stream=self.name, seq=head.seq, previous=head.hash, actor=actor, token=token, at=at, id=id
         )

@@ -131,7 +131,11 @@ def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decisio
             call.key, effect.first_name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number,
             attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
+            doubt=attempt.doubt(effect.scope),
         ))  # fmt: skip
+        if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):
+            yield from recover.climb(attempt, effect, call.key)
+            continue
         if not isinstance(decided, Refusal):
             attempt.said[call.key] = call.digest
             return decided
@@ -163,8 +167,8 @@ def open_submission(
     finally:
         if not settled and doing.move("waiting", "abandoned"):
             attempt.abandon(key)
-    if not isinstance(decided, Refusal) and decided.recorded is None:
-        mine = next(event for event in decided.events if isinstance(event, j.Intended))
+    mine = None if isinstance(decided, Refusal) else next((x for x in decided.events if isinstance(x, j.Intended)), None)
+    if mine is not None:
         doing.n, doing.token = mine.n, mine.token  # of this very decision: the stream may have moved on since it landed
     return decided
 

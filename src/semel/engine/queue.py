@@ -54,7 +54,10 @@ def birth(desk: Desk, order: Order) -> tuple[str, Change]:
     for field in ("tenant", "kind", "key"):
         check_name(getattr(order, field), field)
     task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
-    event = j.Enqueued(task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at)
+    store = desk.standing.keep_up()
+    event = j.Enqueued(
+        task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at, store.epoch, store.window
+    )
     part, _, _ = part_of_task(order.tenant, None, START, (event,), actor=order.actor, token=0, at=at, id=identity)
     return task, Change(identity, (part,), create=(order.tenant, order.kind, order.key, task))
 

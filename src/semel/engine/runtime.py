@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -12,21 +13,25 @@ from typing import TYPE_CHECKING, Any
 
 from semel.engine.acting import Acting, follow_anyio, follow_tasks
 from semel.engine.acting import acting as acting_now
+from semel.engine.arrival import Arrival, asked
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, is_async
 from semel.engine.ledger import Desk
 from semel.engine.perform import Doing
 from semel.engine.session import Learnt, Session, land
+from semel.engine.standing import Standing
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.model import Awaits
 from semel.store.contract import Lends, Store
+from semel.store.witness import Witness
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog, watching_children
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
 
+log = logging.getLogger("semel")
 current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("semel_attempt", default=None)
 inside: contextvars.ContextVar[str] = contextvars.ContextVar("semel_inside", default="")
 
@@ -75,7 +80,8 @@ class Runtime:
     ) -> None:
         self.lock = threading.Lock()
         clock = clock or Clock()
-        self.desk = Desk(store, Writer(store), clock)
+        self.witness = Witness(store.info)
+        self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store))
         self.effects = effects
         self.ttl = ttl
         self.watchdog = Watchdog(kernel_timer)
@@ -85,13 +91,41 @@ class Runtime:
         self.forked = False
         self.app: Awaits | None = None
         self._session: Session | None = None
+        self._arrival: Arrival | None = None
         self._opening = threading.Lock()
+        self._come()
+
+    def _come(self) -> None:
+        """Whether what this process sees from now on is a measure: the store is new, or holds what was witnessed (R19)."""
+        store = self.desk.store
+        if not store.created:
+            kept = self.witness.load()
+            self.witness.trusted, missing = asked(self.witness, self.desk, kept, store.info)
+            if missing:
+                log.error("semel: the store %s went back: it does not hold %s", store.info.place, missing)
+            elif kept is not None:
+                self.witness.adopt(kept.seen)
+        else:
+            self.witness.trusted = True
+            self.witness.save()
+        store.attach(lambda: self.witness.seen)
 
     def session(self) -> Session:
-        """This process's session; a new one if the old one was fenced and none of its code still runs."""
+        """This process's session; a new one if the old one was fenced and none of its code still runs.
+
+        Raises `NotYet` while it must be watched whether the store went back, and whether all of before has stopped.
+        """
         with self._opening:
             if self._session is None or (self._session.fenced and not self.codes):
-                session = Session(self.desk, ttl=self.ttl, watchdog=self.watchdog, on_fenced=self._fenced, learnt=self.learnt)
+                self._arrive()
+                session = Session(
+                    self.desk,
+                    ttl=self.ttl,
+                    watchdog=self.watchdog,
+                    on_fenced=self._fenced,
+                    learnt=self.learnt,
+                    witness=self.witness,
+                )
                 session.overdue_by(self.overdue)
                 session.start()
                 self._session = session
@@ -100,6 +134,21 @@ class Runtime:
                     f"this process was fenced ({self._session.fenced}) and code of its last session still runs; restart it"
                 )
             return self._session
+
+    def _arrive(self) -> None:
+        info = self.desk.store.info
+        if self.ttl * 1000 > info.largest_ttl_ms and info.place != ":memory:":
+            raise Misuse(
+                f"lease={self.ttl:g} s is longer than this store permits ({info.largest_ttl_ms / 1000:g} s: for so long a "
+                f"restored store waits before it acts); shorten it, or: semel migrate --largest-lease {self.ttl:g}"
+            )
+        if self._arrival is None:
+            self._arrival = Arrival(self.desk, self.witness, ttl=self.ttl)
+        epoch = self.witness.seen.epoch
+        self._arrival.look()
+        self._arrival = None
+        if self.witness.seen.epoch != epoch:
+            self.learnt.forget(set())
 
     def _fenced(self, why: str) -> None:
         if not self.desk.store.still_here():  # what waits can never land: answer it now, not when patience is over
@@ -137,6 +186,7 @@ class Runtime:
     def close(self) -> None:
         """Commit what waits, say goodbye if no code of ours can act any more, let go of the store."""
         self.desk.writer.close()
+        self.witness.save()
         if self._session is not None:
             held = bool(self._session.held)
             self._session.stop(leave=not self.codes and not held)

@@ -20,6 +20,7 @@ from semel.machine import tasks
 from semel.machine.projection import InflightRow
 from semel.model import Refusal
 from semel.store.contract import Guard, Landed, SessionRow, Stale
+from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
@@ -67,8 +68,17 @@ class Learnt:
 class Session:
     """One life of one process. `ttl`: seconds; the beat must move within that, or others take over."""
 
-    def __init__(self, desk: Desk, *, ttl: float, watchdog: Watchdog, on_fenced: Callable[[str], None], learnt: Learnt) -> None:
-        self.desk, self.ttl, self.watchdog, self.learnt = desk, ttl, watchdog, learnt
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        ttl: float,
+        watchdog: Watchdog,
+        on_fenced: Callable[[str], None],
+        learnt: Learnt,
+        witness: Witness | None = None,
+    ) -> None:
+        self.desk, self.ttl, self.watchdog, self.learnt, self.witness = desk, ttl, watchdog, learnt, witness
         self.id = str(uuid_utils.uuid7())
         self.identity = Identity.own()
         self.epoch = desk.store.info.epoch
@@ -98,6 +108,8 @@ class Session:
             own.pid, own.start_time, "", self.desk.clock.wall_ms(),
         ))  # fmt: skip
         self._acknowledged(sent)
+        if self.witness is not None:
+            self.witness.beaten(self.id, 0, self.epoch)
         self._thread = threading.Thread(target=self._run, name="semel-beat", daemon=True)
         self._thread.start()
         threading.Thread(target=self._tend_on, name="semel-tend", daemon=True).start()
@@ -194,6 +206,9 @@ class Session:
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
+            if self.witness is not None and self.number:
+                self.witness.beaten(self.id, self.number, self.epoch)
+            self.desk.standing.read()
             self.watch()
             self.sweep()
             self.learn()

@@ -42,6 +42,8 @@ def why_of(x: e.Effect) -> str:
         return f"conflict: {x.conflict}"
     if x.state is EffectState.AMBIGUOUS:
         unfenced = any(s.unfenced and not s.quiet for s in x.open)
+        if any(s.assumed for s in x.open):
+            return "the store went back, and may have forgotten that it was sent"
         return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
     if x.unrecorded:
         return f"confirmed; its result was not recorded: {x.unrecorded}"

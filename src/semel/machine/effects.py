@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from semel.machine import journal as j
 from semel.model import Code, EffectState, Json, Refusal
 
+EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
 NOT_DONE, RETURNED, RAISED = "not_done", "returned", "raised"
 ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own database
 PERSON = "person"  # how a not_found is settled that a person answered
@@ -35,7 +36,8 @@ class Sent:
     """One submission on record. open: its outcome is not proved. lost: nobody waits for it any more.
 
     What may be said of its sender: ended (its code returned or raised), fenced (its session is fenced, and the kernel
-    kills what is not), dead (its process is proved to be gone). unfenced: "" | "process" | "child" (R4).
+    kills what is not), dead (its process is proved to be gone). unfenced: "" | "process" | "child" (R4). assumed: nobody
+    remembers it; the store went back, and may have forgotten it (R20).
     """
 
     n: int
@@ -50,6 +52,7 @@ class Sent:
     fenced: bool = False
     dead: bool = False
     unfenced: str = ""
+    assumed: bool = False
 
     @property
     def quiet(self) -> bool:
@@ -142,12 +145,23 @@ class Effect:
         return self.sent[n - 1] if 0 < n <= len(self.sent) else None
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20)."""
+
+    epoch: int
+    since: int
+
+
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Intend:
-    """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9)."""
+    """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9).
+
+    doubt: there may be submissions of it of which the store knows nothing; then the first is assumed, not opened (R20).
+    """
 
     key: str
     name: str
@@ -167,6 +181,7 @@ class Intend:
     said: str | None = None
     limit: int | None = None
     per_task: int | None = None
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,6 +368,8 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
         return _no(Code.STALE_VIEW, f"no effect {c.key} is on record")
     if standing.cancelled and not c.again:
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
+    if c.doubt is not None and _doubtful(effect, c, c.doubt):
+        return Decision((_assumed(effect, c, c.doubt),))
     fresh = effect is None or effect.digest != c.digest
     return Decision((
         j.Intended(
@@ -363,6 +380,21 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
             timeout_ms=c.timeout_ms, unfenced=c.unfenced, again=c.again,
         ),
     ))  # fmt: skip
+
+
+def _doubtful(effect: Effect | None, c: Intend, doubt: Doubt) -> bool:
+    """R20: whether this is the first submission of the key since the store went back, and a second one would matter."""
+    if c.again or c.recovery[:1] in (("repeat",), ("atomic",)):  # what is written in the ledger's own database went back too
+        return False
+    return effect is None or not any(s.token >> EPOCH_SHIFT >= doubt.epoch for s in effect.sent)
+
+
+def _assumed(effect: Effect | None, c: Intend, doubt: Doubt) -> j.Assumed:
+    return j.Assumed(
+        c.key, n=len(effect.sent) + 1 if effect else 1, name=c.name, task=c.task, attempt=c.attempt, token=c.token,
+        since=doubt.since, args=c.args, digest=c.digest, material=c.material if effect is None else "",
+        occurrence=c.occurrence, generation=c.generation, recovery=c.recovery, unfenced=c.unfenced,
+    )  # fmt: skip
 
 
 def _barred(c: Intend, standing: Standing) -> Refusal | None:
@@ -529,7 +561,7 @@ def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
 
 def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect | None:
     """The effect after `event`, which stands at `seq` of its stream and was written at `at` (milliseconds)."""
-    if isinstance(event, j.Intended):
+    if isinstance(event, j.Intended | j.Assumed):
         return _apply_intended(effect, event, seq, at)
     if effect is None:
         return None  # a call that was declined before anything was on record
@@ -572,19 +604,25 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
     return effect
 
 
-def _apply_intended(effect: Effect | None, e: j.Intended, seq: int, at: int) -> Effect:
-    sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced)
+def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, at: int) -> Effect:
+    if isinstance(e, j.Assumed):
+        since = min(at, e.since)
+        sent = Sent(e.n, e.task, e.attempt, e.token, "", since, lost=True, fenced=True, unfenced=e.unfenced, assumed=True)
+    else:
+        since, sent = at, Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced)
+    lost_at = at if sent.assumed else 0
     if effect is None:
         return Effect(
-            e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), at, version=seq
-        )
+            e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), since, lost_at=lost_at,
+            version=seq,
+        )  # fmt: skip
     clean = not effect.open
     if clean:
         effect = replace(
-            effect, lost_at=0, barred="", unavailable=0, unavailable_since=0
+            effect, lost_at=lost_at, barred="", unavailable=0, unavailable_since=0
         )  # patience is for this unknown, not the last
     return replace(
-        effect, version=seq, sent=(*effect.sent, sent), clean_since=at if clean else effect.clean_since,
+        effect, version=seq, sent=(*effect.sent, sent), clean_since=since if clean else effect.clean_since,
         args=e.args if e.digest else effect.args, digest=e.digest or effect.digest,
         recovery=e.recovery or effect.recovery, answered=None, conflict="",
     )  # fmt: skip

@@ -36,6 +36,8 @@ class Enqueued(Happened):
     queue: str = "default"
     priority: int = 0
     due: int = 0
+    epoch: int = 0  # of the store in which it was accepted; 0: the first
+    doubt: bool = False  # accepted while the window of that epoch was open (R20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,29 @@ class Intended(OfEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class Assumed(OfEffect):
+    """A submission that a store which went back may have forgotten (R20): taken for one that was sent and lost.
+
+    since: milliseconds since the Unix epoch; it cannot have been sent before.
+    """
+
+    kind: ClassVar[str] = "assumed"
+    n: int
+    name: str
+    task: str
+    attempt: int
+    token: int
+    since: int
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    unfenced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Confirmed(OfEffect):
     kind: ClassVar[str] = "confirmed"
     n: int
@@ -280,6 +305,47 @@ class Declined(OfEffect):
     attempt: int = 0
 
 
+# --- of the store itself --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegan(Happened):
+    """The store went back (R20). before: the epoch until now. since: the highest time that it still holds, milliseconds."""
+
+    kind: ClassVar[str] = "epoch_began"
+    epoch: int
+    incarnation: str
+    before: int
+    since: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWatched(Happened):
+    """The largest permitted TTL has been watched since it began: no session of before can act any more."""
+
+    kind: ClassVar[str] = "epoch_watched"
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClosed(Happened):
+    """A person says: what the store has forgotten has been enqueued again; a task that comes from now on is new."""
+
+    kind: ClassVar[str] = "window_closed"
+    epoch: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtLifted(Happened):
+    """A person says: nothing that the store has forgotten is still to be looked for."""
+
+    kind: ClassVar[str] = "doubt_lifted"
+    epoch: int
+    why: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Void(Happened):
     """Takes a seq whose change must never land (R7)."""
@@ -292,7 +358,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Intended, Confirmed, Disproved, Lost, Late, Unfenced, SenderGone, Found,
-        Answered, Drifted, Declined, Void,
+        Answered, Drifted, Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Void,
     )
 }  # fmt: skip
 
@@ -342,7 +408,7 @@ def event_of(kind: str, body: str) -> Happened:
     if cls is None:
         raise ValueError(f"the journal holds an event {kind!r} that this version of semel does not know")
     values: dict[str, Any] = json.loads(body)
-    if cls is Intended and "recovery" in values:
+    if "recovery" in values:
         values["recovery"] = tuple(values["recovery"])
     try:
         return cls(**values)

@@ -26,7 +26,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.model import Code, Delivery, Execution, Json, Refusal
 
-EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
+EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
 
 
@@ -60,6 +60,8 @@ class Task:
     effects: Map[str, e.Effect] = field(default_factory=Map)
     names: Map[str, int] = field(default_factory=Map)
     steps: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by step key: the seq and the result
+    epoch: int = 0  # of the store in which it was accepted
+    doubt: bool = False  # accepted while the window of that epoch was open (R20)
     joined: frozenset[str] = frozenset()
     submitted: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
@@ -539,7 +541,16 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Enqueued: lambda t, c: replace(
-        t, id=c.task, kind=c.name, key=c.key, args=c.args, queue=c.queue, priority=c.priority, due=c.due
+        t,
+        id=c.task,
+        kind=c.name,
+        key=c.key,
+        args=c.args,
+        queue=c.queue,
+        priority=c.priority,
+        due=c.due,
+        epoch=c.epoch,
+        doubt=c.doubt,
     ),
     j.Claimed: _apply_claimed,
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
@@ -573,7 +584,7 @@ def apply_key(key: Key, event: j.Happened, at: int) -> Key:
     seq = key.version + 1
     if not isinstance(event, j.OfEffect):
         return replace(key, version=seq)
-    token = max(key.token, event.token) if isinstance(event, j.Intended) else key.token
+    token = max(key.token, event.token) if isinstance(event, j.Intended | j.Assumed) else key.token
     return Key(e.apply(key.effect, event, seq, at), token, seq)
 
 

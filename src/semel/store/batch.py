@@ -51,6 +51,7 @@ class Writes:
     effects: list[EffectRow]
     unknown_gone: list[Stream]
     unknown: list[UnknownRow]
+    epoch: int = 0  # what the store's epoch becomes; 0: it stays
 
 
 class Batch:
@@ -65,6 +66,7 @@ class Batch:
         self._ids: set[str] = set()
         self._rows: list[Row] = []
         self._tables: list[Tables] = []
+        self._epoch = 0
 
     def change(self, change: Change) -> Outcome:
         """Judge one, and keep it if it lands."""
@@ -81,6 +83,7 @@ class Batch:
             return Fenced(why)
         if change.create:
             self._keys[change.create[:3]] = change.create[3]
+        self._epoch = max(self._epoch, change.epoch)
         for part in change.parts:
             self._rows.extend(part.rows)
             if part.rows:
@@ -127,6 +130,7 @@ class Batch:
             effects=_last((x for t in tables for x in t.effects), lambda row: row[:2]),
             unknown_gone=sorted({key for t in tables for key in t.unknown_gone}),
             unknown=sorted(row for row in unknown.values() if row is not None),
+            epoch=self._epoch,
         )
 
 

@@ -14,6 +14,8 @@ from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.machine.tasks import Task
 
+LARGEST_TTL_MS = 60_000  # unless the store was told otherwise
+
 
 class Head(NamedTuple):
     """Where a stream stands: the seq and the hash of its last row; (0, 32 zero bytes) before the first."""
@@ -47,6 +49,7 @@ class Change:
     """One decision. id: random, in every row (R7). checks: streams that must still stand where they stood when decided.
 
     create: (tenant, kind, key, task) of a task that this change brings into being; if the key is taken, nothing lands.
+    epoch: what the store's epoch becomes with it (0: it stays); its stream is the compare-and-set.
     """
 
     id: str
@@ -54,6 +57,7 @@ class Change:
     guard: Guard | None = None
     checks: tuple[tuple[str, str, int], ...] = ()
     create: tuple[str, str, str, str] | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +175,9 @@ class SessionRow(NamedTuple):
 class StoreInfo(NamedTuple):
     """id: this store, random. application: the namespace of its keys. epoch: its incarnation.
 
-    place: where it is, without a password. standbys: it is, or may be, replicated to another server.
+    place: where it is, without a password. durability: of what was acknowledged, if its server is lost: "alone" (it is
+    lost too), "synchronous" (a standby has it), "asynchronous" (a standby takes over without the last of it).
+    largest_ttl_ms: the largest TTL that a session may have.
     """
 
     id: str
@@ -179,13 +185,35 @@ class StoreInfo(NamedTuple):
     epoch: int
     dialect: str
     place: str
-    standbys: bool = False
+    durability: str = "alone"
+    largest_ttl_ms: int = LARGEST_TTL_MS
+
+
+class Witnessed(NamedTuple):
+    """What a process saw acknowledged (R19). row: tenant, stream, seq, hash. beat: a session's id and its number."""
+
+    epoch: int
+    row: tuple[str, str, int, bytes] | None
+    beat: tuple[str, int] | None
+
+
+def what_is_missing(seen: Witnessed, hash_there: bytes | None, beat_there: int | None) -> str:
+    """What a store does not hold of what was witnessed, in words; "" if it holds all."""
+    if seen.row is not None and hash_there != seen.row[3]:
+        return f"row {seen.row[2]} of {seen.row[1]}" + (" as it was" if hash_there is not None else "")
+    if seen.beat is not None and (beat_there is None or beat_there < seen.beat[1]):
+        return f"beat {seen.beat[1]} of session {seen.beat[0]}"
+    return ""
 
 
 class Store(Protocol):
-    """The contract. Methods marked (writer) are called by one thread; the others by any."""
+    """The contract. Methods marked (writer) are called by one thread; the others by any.
+
+    created: this very handle made the store, so nobody has used it before.
+    """
 
     info: StoreInfo
+    created: bool
 
     def commit(self, units: Sequence[Unit]) -> list[Outcome]:
         """(writer) One transaction; an outcome for each unit, in their order. Claims are looked for after all changes.
@@ -200,7 +228,23 @@ class Store(Protocol):
         ...
 
     def still_here(self) -> bool:
-        """Whether this is still the store that was opened (R15)."""
+        """Whether this is still the store that was opened (R15), and has not gone back since."""
+        ...
+
+    def attach(self, witness: Callable[[], Witnessed]) -> None:
+        """Ask on every further connect whether the store still holds what `witness()` saw (R19); else it is not `still_here`."""
+        ...
+
+    def reread(self) -> StoreInfo:
+        """`info`, as it is now: the epoch may have moved."""
+        ...
+
+    def missing(self, seen: Witnessed) -> str:
+        """What of this the store does not hold, as a person would say it; "" if it holds all (R19)."""
+        ...
+
+    def highest_at(self) -> int:
+        """The highest time in the journal, milliseconds since the Unix epoch; 0: there is none. Walks it: for a restore."""
         ...
 
     # sessions, on a connection of their own

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
 from psycopg import errors
@@ -58,6 +58,11 @@ class Target:
     pgbouncer: bool
     place: str
 
+    @property
+    def several(self) -> bool:
+        """Whether it names more than one server, of which one or another is the primary."""
+        return "," in self.params.get("host", "") or "," in self.params.get("hostaddr", "")
+
 
 def target(url: str) -> Target:
     """What a URL (or a libpq connection string) names. `?pgbouncer=1` is ours. Raises `Misuse`."""
@@ -68,7 +73,7 @@ def target(url: str) -> Target:
             query = parse_qsl(parts.query, keep_blank_values=True)
             pgbouncer = any(name == "pgbouncer" and value not in ("", "0", "false") for name, value in query)
             rest = urlencode([(name, value) for name, value in query if name != "pgbouncer"])
-            url = urlunsplit(("postgresql", parts.netloc, parts.path, rest, ""))
+            url = f"postgresql://{parts.netloc}{parts.path}" + (f"?{rest}" if rest else "")  # urlunsplit drops an empty host
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, ValueError) as error:
         raise Misuse(f"{type(error).__name__} in the store's URL; write it so: postgresql://user@host:5432/database") from None

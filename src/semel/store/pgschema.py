@@ -34,12 +34,17 @@ class Server(NamedTuple):
     walsenders: int
 
 
-def is_there(url: str) -> bool:
+def is_there(link: Link) -> bool:
+    """Whether the database has a store in it."""
+    return bool(link.pipe(("has_meta", None))[0].rows[0][0])
+
+
+def has_store(url: str) -> bool:
     """Whether the database that a URL names has a store in it. Raises `StoreUnavailable` if it does not answer."""
     link = Link(target(url), "looking", patience=15, settings={})
     try:
         with link.answered():
-            return bool(link.pipe(("has_meta", None))[0].rows[0][0])
+            return is_there(link)
     finally:
         link.close()
 
@@ -70,6 +75,13 @@ def raised(found: Server) -> bool:
     return found.synchronous_commit == "off" or (bool(found.standbys) and found.synchronous_commit == "local")
 
 
+def durability(found: Server, *, several: bool) -> str:
+    """What becomes of what was acknowledged if this server is lost: see `StoreInfo`. several: the URL names more than one."""
+    if found.standbys:
+        return "synchronous"
+    return "asynchronous" if several or found.walsenders else "alone"
+
+
 def prepare(link: Link, place: str) -> dict[str, str]:
     """Make the schema, or check that it is ours and of this version. Its meta rows. Raises `Misuse`.
 
@@ -95,7 +107,7 @@ def prepare(link: Link, place: str) -> dict[str, str]:
 
 
 def _meta(link: Link) -> dict[str, str]:
-    if not link.pipe(("has_meta", None))[0].rows[0][0]:
+    if not is_there(link):
         return {}
     return {str(name): str(value) for name, value in link.pipe(("meta", None))[0].rows}
 

@@ -234,7 +234,10 @@ def statements_of(writes: Writes) -> list[Call]:
         ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
         ("insert_unknown", UnknownRow._fields, writes.unknown),
     )
-    return [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+    calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+    if writes.epoch:
+        calls.append(("set_epoch", (str(writes.epoch),)))
+    return calls
 
 
 def _checked(changes: Sequence[Change]) -> set[Stream]:

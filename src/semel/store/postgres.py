@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from psycopg import errors
@@ -20,7 +20,19 @@ from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, pgschema
 from semel.store.batch import touched
-from semel.store.contract import Broken, Busy, Change, Head, Outcome, SessionRow, StoreInfo, Unit
+from semel.store.contract import (
+    LARGEST_TTL_MS,
+    Broken,
+    Busy,
+    Change,
+    Head,
+    Outcome,
+    SessionRow,
+    StoreInfo,
+    Unit,
+    Witnessed,
+    what_is_missing,
+)
 from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
@@ -56,6 +68,7 @@ class Postgres:
         self._busy: set[str] = set()  # changes that wait for a lock, by id
         self._doubt = False  # a commit was not answered: the next must be waited for by itself (R7)
         self._floors = Floors()
+        self._witness: Callable[[], Witnessed] | None = None
         more = self._first_look()
         self._writer = Link(self._where, "writer", patience=25, settings={**WRITER, **more}, check=self._check)
         self._reader = Link(self._where, "reader", patience=30, settings={**READER, **more}, check=self._check)
@@ -73,20 +86,39 @@ class Postgres:
             with link.answered():
                 found = pgschema.server(link)
                 pgschema.check_server(found, self._where.place)
+                self.created = not pgschema.is_there(link)
                 meta = pgschema.prepare(link, self._where.place)
         finally:
             link.close()
-        replicated = bool(found.standbys) or found.walsenders > 0 or "," in self._where.params.get("host", "")
-        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place, replicated)
+        self._learn(meta, found)
         return {"synchronous_commit": "on"} if pgschema.raised(found) else {}
 
+    def _learn(self, meta: Mapping[str, str], found: pgschema.Server) -> None:
+        self.info = StoreInfo(
+            meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place,
+            pgschema.durability(found, several=self._where.several), int(meta.get("largest_ttl_ms", LARGEST_TTL_MS)),
+        )  # fmt: skip
+
     def _check(self, link: Link) -> None:
-        """On each new connection: this must still be the store that was opened (R15)."""
-        meta = dict(link.pipe(("meta", None))[0].rows)
-        if meta.get("id") != self.info.id:
+        """On each new connection: this must still be the store that was opened (R15), and not have gone back (R19)."""
+        server, meta = link.pipe(("server", None), ("meta", None))
+        known = dict(meta.rows)
+        if known.get("id") != self.info.id:
             self._strange = f"{self._where.place} holds another store now; start this process again"
             raise StoreUnavailable(self._strange)
+        self._learn(known, pgschema.Server(*server.rows[0]))
+        seen = self._witness() if self._witness is not None else None
+        if seen is not None and self.info.epoch <= seen.epoch and (gone := self._missing(link, seen)):
+            self._strange = f"{self._where.place} went back: it does not hold {gone}, which it had acknowledged"
+            raise StoreUnavailable(self._strange)
         self._strange = ""
+
+    def _missing(self, link: Link, seen: Witnessed) -> str:
+        if self.info.epoch < seen.epoch:
+            return f"epoch {seen.epoch}"
+        held = link.pipe(("hash_at", seen.row[:3]))[0].rows if seen.row else []
+        beaten = link.pipe(("beat_of", seen.beat[:1]))[0].rows if seen.beat else []
+        return what_is_missing(seen, bytes(held[0][0]) if held else None, beaten[0][0] if beaten else None)
 
     # --- the handle ---
 
@@ -119,6 +151,25 @@ class Postgres:
     def still_here(self) -> bool:
         """Whether the newest connection found the store that was opened (R15). The epoch is asked in each beat and guard."""
         return not self._strange
+
+    def attach(self, witness: Callable[[], Witnessed]) -> None:
+        """Ask on every further connect whether the database still holds what was witnessed (R19)."""
+        self._witness = witness
+
+    def reread(self) -> StoreInfo:
+        """What the database says of itself now."""
+        server, meta = self._read(("server", None), ("meta", None))
+        self._learn(dict(meta.rows), pgschema.Server(*server.rows[0]))
+        return self.info
+
+    def missing(self, seen: Witnessed) -> str:
+        """What of this the database does not hold."""
+        with self._reader.answered():
+            return self._missing(self._reader, seen)
+
+    def highest_at(self) -> int:
+        """The highest time in the journal."""
+        return int(self._one("highest_at")[0])
 
     # --- writes ---
 

@@ -23,6 +23,7 @@ from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, T
 from semel.store import forks, guardfile, sqlitefile
 from semel.store.batch import Batch, Facts, SessionFacts, unguarded
 from semel.store.contract import (
+    LARGEST_TTL_MS,
     Broken,
     Change,
     ClaimedTask,
@@ -35,6 +36,8 @@ from semel.store.contract import (
     SessionRow,
     StoreInfo,
     Unit,
+    Witnessed,
+    what_is_missing,
 )
 from semel.store.sqlfile import statements
 
@@ -125,14 +128,13 @@ class SQLite:
     def _open(self) -> None:
         with translated():
             self._writer = self._connect()
-            epoch = sqlitefile.prepare(self._writer.raw, self.place)
+            self.created = sqlitefile.prepare(self._writer.raw, self.place)
             self._reader = self._writer if self.memory else self._connect()
             self._beats = self._writer if self.memory else self._connect()
             for connection in self._connections:
                 sqlitefile.pragmas(connection.raw)
-            meta = dict(self._writer.raw.execute("SELECT name, value FROM meta"))
         self._inode = sqlitefile.inode(self._path)
-        self.info = StoreInfo(meta["id"], meta["application"], epoch, "sqlite", self.place)
+        self.reread()
 
     def _connect(self) -> Connection:
         connection = Connection(str(self._path or self.place))
@@ -163,6 +165,28 @@ class SQLite:
     def still_here(self) -> bool:
         """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
         return self._path is None or sqlitefile.inode(self._path) == self._inode
+
+    def attach(self, witness: Callable[[], Witnessed]) -> None:
+        """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
+
+    def reread(self) -> StoreInfo:
+        """What the file says of itself now."""
+        meta = dict(self._writer.all("meta"))
+        largest = int(meta.get("largest_ttl_ms", LARGEST_TTL_MS))
+        shown = self.place if self._path is None else str(self._path.resolve())
+        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "sqlite", shown, largest_ttl_ms=largest)
+        return self.info
+
+    def missing(self, seen: Witnessed) -> str:
+        """What of this the file does not hold."""
+        row, beat = seen.row, seen.beat
+        held = self._reader.one("hash_at", row[:3]) if row else None
+        beaten = self._reader.one("beat_of", beat[:1]) if beat else None
+        return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
+
+    def highest_at(self) -> int:
+        """The highest time in the journal."""
+        return int(self._reader.one("highest_at")[0])
 
     # --- writes ---
 
@@ -410,6 +434,8 @@ class _Transaction:
             ):  # fmt: skip
                 if found:
                     self._raw.executemany(SQL[name], found)
+            if writes.epoch:
+                self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
         self._begin()
 
     # --- claims ---

@@ -82,8 +82,8 @@ def pragmas(raw: apsw.Connection) -> None:
     raw.execute("PRAGMA trusted_schema=OFF")
 
 
-def prepare(raw: apsw.Connection, place: str) -> int:
-    """Make the schema, or check that it is ours and of this version. The epoch. Raises `Misuse`; nothing is changed then."""
+def prepare(raw: apsw.Connection, place: str) -> bool:
+    """Make the schema (True), or check that it is ours and of this version. Raises `Misuse`; nothing is changed then."""
     check_library(apsw.sqlite_lib_version())
     try:
         return _prepare(raw, place)
@@ -100,7 +100,7 @@ def check_library(version: str) -> None:
         raise Misuse(f"apsw uses SQLite {version}, and only from {wanted} on its log is safe; upgrade: pip install -U apsw")
 
 
-def _prepare(raw: apsw.Connection, place: str) -> int:
+def _prepare(raw: apsw.Connection, place: str) -> bool:
     raw.execute("BEGIN")  # one view for all that is asked: another process may be making the schema at this moment
     try:
         _check(raw, place)
@@ -112,15 +112,15 @@ def _prepare(raw: apsw.Connection, place: str) -> int:
     pragmas(raw)
     raw.execute("BEGIN IMMEDIATE")
     try:
-        if _check(raw, place) == 0:
+        new_here = _check(raw, place) == 0
+        if new_here:
             raw.execute(text("sqlite_schema.sql"))
             new = {"id": str(uuid_utils.uuid4()), "application": str(uuid_utils.uuid4()), "epoch": str(int(time.time()))}
             raw.executemany("INSERT INTO meta (name, value) VALUES (?, ?)", list(new.items()))
             raw.execute(f"PRAGMA application_id={APPLICATION_ID}")
             raw.execute(f"PRAGMA user_version={SCHEMA}")
-        epoch = number(raw, "SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch'")
         raw.execute("COMMIT")
-        return epoch
+        return new_here
     finally:
         if raw.in_transaction:
             raw.execute("ROLLBACK")

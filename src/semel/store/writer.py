@@ -86,8 +86,15 @@ class Ticket(Signal):
 class Writer:
     """The thread through which every write of this process goes, in the order of `submit`."""
 
-    def __init__(self, store: Store, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        patience: float = PATIENCE_SECONDS,
+        committed: Callable[[list[Unit], list[Outcome]], None] = lambda units, outcomes: None,
+    ) -> None:
         self._store = store
+        self._committed = committed  # told of each transaction that was acknowledged
         self._patience = patience
         self._queue: deque[Ticket] = deque()
         self._wake = threading.Condition(threading.Lock())
@@ -207,6 +214,7 @@ class Writer:
             else:
                 self.commits += 1
                 self.units += len(units)
+                self._committed(units, outcomes)
                 return [_refused(outcome.why) if isinstance(outcome, Broken) else outcome for outcome in outcomes]
 
 

@@ -262,7 +262,7 @@ class Life(Runtime):
     def __init__(self, store: Store, effects: Registry[Effect], stage: Stage, on_death: Callable[[Life], None]) -> None:
         super().__init__(store, effects, ttl=TTL_SECONDS, kernel_timer=False, clock=stage.clock)
         self._mortal = MortalWriter(store)
-        self.desk = Desk(store, self._mortal, stage.clock)
+        self.desk = Desk(store, self._mortal, stage.clock, self.desk.standing)
         self.died = Signal()
         self._stage, self._on_death = stage, on_death
         self._dying = threading.Lock()

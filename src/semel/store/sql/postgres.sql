@@ -293,6 +293,18 @@ SELECT to_regclass('semel.meta') IS NOT NULL;
 -- name: meta
 SELECT name, value FROM semel.meta;
 
+-- name: set_epoch
+UPDATE semel.meta SET value = %s WHERE name = 'epoch';
+
+-- name: hash_at
+SELECT hash FROM semel.journal WHERE tenant = %s AND stream = %s AND seq = %s;
+
+-- name: beat_of
+SELECT beat FROM semel.session WHERE id = %s;
+
+-- name: highest_at
+SELECT coalesce(max(at), 0) FROM semel.journal;
+
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS semel;
 

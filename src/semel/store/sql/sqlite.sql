@@ -44,6 +44,21 @@ INSERT INTO unknown (tenant, key, task, name, since) VALUES (?, ?, ?, ?, ?);
 -- name: guard
 SELECT epoch, beat, fenced, (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch') FROM session WHERE id = ?;
 
+-- name: set_epoch
+UPDATE meta SET value = ? WHERE name = 'epoch';
+
+-- name: meta
+SELECT name, value FROM meta;
+
+-- name: hash_at
+SELECT hash FROM journal WHERE tenant = ? AND stream = ? AND seq = ?;
+
+-- name: beat_of
+SELECT beat FROM session WHERE id = ?;
+
+-- name: highest_at
+SELECT coalesce(max(at), 0) FROM journal;
+
 -- name: ranks
 -- The distinct ranks of one kind in one queue, and when the first of each falls due, by jumps: as many steps as there are
 -- ranks, however many rows.

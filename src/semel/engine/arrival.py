@@ -1,0 +1,168 @@
+"""Arriving at a store: what a process makes sure of before it claims anything (R19, R20).
+
+1. The store has not gone back: it holds what the witness saw. If it does not, a new epoch begins, or a person must say so.
+2. Without a witness, somebody who has one is here, or nobody is: a beat that advances, or a TTL in which none does.
+3. In a new epoch, the largest permitted TTL has been watched: no session of before can act any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+import uuid_utils
+
+from semel.engine.ledger import Desk, change_id
+from semel.errors import StoreUnavailable
+from semel.machine import epochs
+from semel.machine import journal as j
+from semel.machine.projection import Tables
+from semel.model import Refusal
+from semel.store.contract import Change, Head, Landed, Part, StoreInfo
+from semel.store.witness import Kept, Witness
+
+log = logging.getLogger("semel")
+TRIES = 100
+
+
+class NotYet(StoreUnavailable):
+    """This process may claim nothing yet: it watches, and must look again within half a TTL."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """For how long nobody was seen to beat, on our own clock. nonces: the beats as they stood."""
+
+    nonces: dict[str, str]
+    seconds: float
+    last_look: float
+
+
+def land(desk: Desk, command: epochs.Command, actor: str) -> epochs.Epoch | Refusal:
+    """Decide and land a command on the store's epoch, waiting; the epoch after it, or the machine's no."""
+    for _ in range(TRIES):
+        rows = desk.store.rows(epochs.TENANT, epochs.STREAM)
+        state = epochs.fold(rows)
+        decided = epochs.decide(state, command)
+        if isinstance(decided, Refusal) or not decided.events:
+            return decided if isinstance(decided, Refusal) else state
+        head = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, j.GENESIS)
+        identity = change_id()
+        new = j.seal(
+            decided.events, tenant=epochs.TENANT, stream=epochs.STREAM, seq=head.seq, previous=head.hash, actor=actor, token=0,
+            at=desk.clock.wall_ms(), id=identity,
+        )  # fmt: skip
+        moved = next((event.epoch for event in decided.events if isinstance(event, j.EpochBegan)), 0)
+        part = Part(epochs.TENANT, epochs.STREAM, head, new, Tables())
+        ticket = desk.writer.submit(Change(identity, (part,), epoch=moved))
+        ticket.wait()
+        if isinstance(ticket.value, Landed):
+            return epochs.fold(new, state)
+        if isinstance(ticket.value, StoreUnavailable):
+            raise ticket.value
+    raise StoreUnavailable("the store's epoch is written by others without end")
+
+
+def begin(desk: Desk, info: StoreInfo, witnessed: int, why: str, actor: str, above: int = 0) -> epochs.Epoch | Refusal:
+    """Begin a new epoch of a store that went back."""
+    since = desk.store.highest_at()
+    command = epochs.Begin(
+        info.epoch, witnessed, desk.clock.raw_ms() // 1000, str(uuid_utils.uuid4()), since, why, above
+    )  # fmt: skip
+    return land(desk, command, actor)
+
+
+def asked(witness: Witness, desk: Desk, kept: Kept | None, info: StoreInfo) -> tuple[bool, str]:
+    """Whether something that was witnessed in this epoch is held, and what is not."""
+    held = False
+    for seen in (witness.seen, kept.seen if kept else None):
+        if seen is None or seen.epoch < info.epoch:
+            continue  # of before this epoch: somebody has noticed already
+        if seen.epoch > info.epoch:
+            return False, f"epoch {seen.epoch}"
+        if missing := desk.store.missing(seen):
+            return False, missing
+        held = held or seen is not witness.seen or witness.trusted
+    return held, ""
+
+
+class Arrival:
+    """One process's arrival. ttl: seconds, of the session that it wants to open."""
+
+    def __init__(self, desk: Desk, witness: Witness, *, ttl: float) -> None:
+        self._desk, self._witness, self._ttl = desk, witness, ttl
+        self._silence: Silence | None = None
+        self._epoch, self._epoch_since = -1, 0.0
+
+    def look(self) -> None:
+        """Return if this process may claim. Raises `NotYet` while it must watch, `StoreUnavailable` if a person must act."""
+        info = self._desk.store.reread()
+        now = self._desk.clock.boot()
+        if info.epoch != self._epoch:
+            self._epoch, self._epoch_since, self._silence = info.epoch, now, None
+            self._witness.begin(info)
+        self._trust(info, now)
+        state = self._desk.standing.read()
+        if not state.watched:
+            left = info.largest_ttl_ms / 1000 - (now - self._epoch_since)
+            if left > 0:
+                raise NotYet(
+                    f"the store went back and began epoch {info.epoch}: what was under way before may still act for {left:.0f} s"
+                )
+            land(self._desk, epochs.Watched(info.epoch), "arrival")
+            self._desk.standing.read()
+        self._witness.save()
+
+    # --- has it gone back? ---
+
+    def _trust(self, info: StoreInfo, now: float) -> None:
+        kept = self._witness.load()
+        held, missing = asked(self._witness, self._desk, kept, info)
+        if missing:
+            self._went_back(info, kept, missing)
+            raise NotYet(f"the store went back (it does not hold {missing}): a new epoch begins")
+        if not (held or self._desk.store.created or self._witness.trusted):
+            self._watch(info, now)
+        self._witness.trusted = True
+
+    def _went_back(self, info: StoreInfo, kept: Kept | None, missing: str) -> None:
+        """R20: begin a new epoch by ourselves, or leave it to a person who can see more."""
+        place = kept.place if kept else info.place
+        durability = kept.durability if kept else info.durability
+        doubt = ""
+        if place != info.place:
+            doubt = f"it was last seen at {place}, and that one may still be at work"
+        elif durability == "asynchronous":
+            doubt = "it has, or had, an asynchronous standby: the old primary may still be at work"
+        if doubt:
+            raise StoreUnavailable(
+                f"the store {info.place} does not hold {missing}, which it had acknowledged: it was restored, or a standby took "
+                f"over without it; {doubt}. When it is down for good, say so: semel restore --old-is-down --by YOU --reason WHY"
+            )
+        witnessed = max(self._witness.seen.epoch, kept.seen.epoch if kept else 0)
+        begun = begin(self._desk, info, witnessed, f"the store does not hold {missing}", "arrival")
+        if not isinstance(begun, Refusal):
+            self._witness.trusted = True  # it was we who knew
+            log.error("semel: the store went back: it does not hold %s; epoch %d begins", missing, begun.epoch)
+
+    # --- nobody here knows ---
+
+    def _watch(self, info: StoreInfo, now: float) -> None:
+        rows = [row for row in self._desk.store.sessions() if row.epoch == info.epoch]
+        nonces = {row.id: row.nonce for row in rows}
+        quiet = self._silence
+        if quiet is None or now - quiet.last_look > self._ttl / 2:  # a time in which we did not look is not watching
+            self._silence = quiet = Silence(nonces, 0.0, now)
+        elif any(quiet.nonces.get(id) != nonce for id, nonce in nonces.items()):
+            return  # one who has a witness beats, or has just come: whoever opens a session has arrived before
+        quiet.seconds, quiet.last_look = quiet.seconds + now - quiet.last_look, now
+        wanted = max([self._ttl, *(row.ttl_ms / 1000 for row in rows)])
+        if quiet.seconds < wanted:
+            raise NotYet(
+                f"this machine has not seen this store before ({self._witness.path} is not there): for {wanted:g} s it watches "
+                f"whether somebody who has is at work ({wanted - quiet.seconds:.0f} s left)"
+            )
+        log.warning(
+            "semel: nobody is at work who has seen this store before. If it was restored from a backup, that cannot be told from "
+            "here: stop, and say so first: semel restore --old-is-down --by YOU --reason WHY"
+        )

@@ -1,0 +1,55 @@
+"""The store's epoch as this process last read it. Read again now and then: a person may have closed the window, or lifted
+the doubt."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from semel.errors import StoreUnavailable
+from semel.machine import epochs
+from semel.store.contract import Store
+
+AGAIN_SECONDS = 30.0
+WINDOW_SECONDS = 1.0  # the same, while the window is open
+log = logging.getLogger("semel")
+
+
+class Standing:
+    """What is known of the store's epoch. It may be behind: then more is in doubt than must be, and never less."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._state: epochs.Epoch | None = None
+        self._read_at = 0.0
+        self._reading = threading.Lock()
+
+    @property
+    def epoch(self) -> epochs.Epoch:
+        """As last read."""
+        return self._state if self._state is not None else self.read()
+
+    def read(self) -> epochs.Epoch:
+        """As it is now."""
+        found = epochs.fold(self._store.rows(epochs.TENANT, epochs.STREAM))
+        self._state, self._read_at = found, time.monotonic()
+        return found
+
+    def keep_up(self) -> epochs.Epoch:
+        """As last read; read again soon, on another thread, if that was long ago."""
+        found = self.epoch
+        age = time.monotonic() - self._read_at
+        if age > (WINDOW_SECONDS if found.window else AGAIN_SECONDS) and self._reading.acquire(blocking=False):
+            threading.Thread(target=self._read_soon, name="semel-standing", daemon=True).start()
+        return found
+
+    def _read_soon(self) -> None:
+        try:
+            self.read()
+        except StoreUnavailable:
+            self._read_at = time.monotonic()  # later
+        except Exception:
+            log.exception("semel: the store's epoch cannot be read")
+        finally:
+            self._reading.release()

@@ -1,0 +1,52 @@
+"""PostgreSQL for whichever tests need one: one server for the whole run, one database for each process of the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+
+import psycopg
+import pytest
+
+from pgserver import ALONE, emptied, server_of_the_run
+from semel.testing import postgres
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A superuser's URL of a server for the whole run. It is shared: leave its settings and its other databases alone."""
+    with server_of_the_run(tmp_path_factory.getbasetemp()) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def make_database(server_url: str) -> Iterator[Callable[[str], str]]:
+    """Makes a database for this test process, and gives its URL; it is dropped at the end."""
+    with contextlib.ExitStack() as made:
+
+        def make(purpose: str) -> str:
+            return made.enter_context(postgres.database(server_url, f"semel_{purpose}_{os.getpid()}"))
+
+        yield make
+
+
+@pytest.fixture(scope="session")
+def own_database(make_database: Callable[[str], str]) -> str:
+    """The URL of a database that the tests of this process use one after the other."""
+    return make_database("test")
+
+
+@pytest.fixture
+def empty_database(own_database: str) -> str:
+    """The URL of a database without a schema, to which nobody is connected (making a database anew takes a second)."""
+    with psycopg.connect(own_database, autocommit=True) as admin:
+        admin.execute(ALONE)
+        admin.execute("DROP SCHEMA IF EXISTS semel CASCADE")
+    return own_database
+
+
+@pytest.fixture
+def database(own_database: str) -> str:
+    """The URL of a database of the test's own: its schema has been made, and its tables are empty."""
+    return emptied(own_database)
