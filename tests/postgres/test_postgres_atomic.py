@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -24,7 +25,11 @@ import semel
 from pgproxy import Proxy
 from semel.cli import main
 from semel.cli.verify import verify
+from semel.engine.ledger import Ledger
+from semel.engine.session import land
+from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine import tasks
 from semel.model import EffectState
 from semel.store import pgatomic
 from semel.testing import Harness
@@ -426,24 +431,65 @@ def test_a_connection_cut_before_the_commit_is_proof(behind: Office, proxy: Prox
 # --- deadlines, fences ------------------------------------------------------------------------------------------------
 
 
-def test_one_that_outlives_its_timeout_can_never_land(make_office: Callable[..., Office], paid: Any) -> None:
-    office = make_office(timeout=0.5)
-    ended: list[Any] = []
+def test_one_that_outlives_its_timeout_can_never_land(make_office: Callable[..., Office], paid: Any, rival: Rival) -> None:
+    """Nor does it hold its locks: the server ends a transaction that stands still."""
+    office = make_office(timeout=0.6)
+    go_on, ended = threading.Event(), threading.Event()
 
     def body(submission: semel.Submission, id: str) -> str:
         if office.calls == 1:
             try:
-                time.sleep(1.0)
+                go_on.wait(20)
                 submission.connection.execute("SELECT 1")
             finally:
-                ended.append(True)
+                ended.set()
         return f"r{office.calls}"
 
     office.body = body
     ref = office.bill.enqueue("o1")
     assert office.bill.run("o1") == "r2"
-    until(lambda: ended, "the first has ended")
+    sql = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'semel atomic' AND state = 'idle in transaction'"
+    until(lambda: rival.admin.execute(sql).fetchone() == (0,), "the server has ended it", 5)
+    assert not ended.is_set()
+    go_on.set()
+    assert ended.wait(10)
     assert paid() == ["o1"] and "void" in office.kinds(ref)
+
+
+@pytest.mark.parametrize("scope", ["task", "tenant"])
+def test_what_was_ruled_out_while_it_ran_can_never_land(make_office: Callable[..., Office], paid: Any, scope: str) -> None:
+    """Its session lives, and holds the task; but its place in the journal was taken, as after a timeout."""
+    office = make_office(scope=scope)
+
+    def body(submission: semel.Submission, id: str) -> str:
+        if office.calls == 1:
+            desk = office.app.runtime.desk
+            ledger = Ledger.read(desk, "default", submission.task_id, "session:same")
+            assert ledger is not None
+            token = ledger.state.token
+            assert land(ledger, e.Lose(submission.key, submission.number, submission.token, "no answer", False))
+            assert land(ledger, e.Void(submission.key, submission.number, token))
+        return f"r{office.calls}"
+
+    office.body = body
+    assert office.bill.run("o1") == "r2" and paid() == ["o1"]
+    assert verify(office.app.runtime.desk.store).wrong == []
+
+
+def test_one_whose_task_was_given_back_lands_nothing(office: Office, paid: Any) -> None:
+    """Its session lives, and its place in the journal is its own: but its token is not the task's any more (R2)."""
+
+    def body(submission: semel.Submission, id: str) -> str:
+        if office.calls == 1:
+            ledger = Ledger.read(office.app.runtime.desk, "default", submission.task_id, "session:same")
+            assert ledger is not None and land(ledger, tasks.Park(ledger.state.token, "its session holds it no more", 0))
+        return f"r{office.calls}"
+
+    office.body = body
+    with pytest.raises(semel.Unsettled):
+        office.bill.run("o1")
+    assert paid() == []
+    assert office.bill.run("o1") == "r2" and paid() == ["o1"]
 
 
 def test_a_statement_may_take_as_long_as_the_effect(make_office: Callable[..., Office], paid: Any, rival: Rival) -> None:
@@ -459,9 +505,6 @@ def test_a_statement_may_take_as_long_as_the_effect(make_office: Callable[..., O
 @pytest.mark.parametrize("settled", [True, False])
 def test_a_fenced_session_lands_nothing(office: Office, paid: Any, make_store: Any, settled: bool) -> None:
     """Fenced in mid-call; and, or not yet, its task taken back."""
-    from semel.engine.ledger import Ledger
-    from semel.engine.session import land
-    from semel.machine import tasks
 
     def body(submission: semel.Submission, id: str) -> str:
         runtime = office.app.runtime

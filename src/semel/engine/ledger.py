@@ -127,6 +127,10 @@ def part_of_task(
     return Part(tenant, stream, head, rows, tables), after, Head(rows[-1].seq, rows[-1].hash) if rows else head
 
 
+def _nothing(command: e.Confirm) -> Refusal:
+    return Refusal(Code.STALE_VIEW, f"submission {command.n} is settled, and its end is on record")
+
+
 class KeyStream:
     """A tenant-scoped key's stream (R8)."""
 
@@ -299,11 +303,15 @@ class Ledger:
                 shared = tasks.decide_shared(stream.state, self.state, command, self.shared())
                 if isinstance(shared, Refusal):
                     return shared
+                if not shared[1].events:
+                    return _nothing(command)
                 part = stream.part(shared[1].events, actor=self.actor, at=at, id=identity)
                 return Draft(shared[1], Change(identity, (part,), guard), stream.state, stream.head)
             decided = tasks.decide(self.state, command, self.shared())
             if isinstance(decided, Refusal):
                 return decided
+            if not decided.events:
+                return _nothing(command)
             part, after, head = part_of_task(
                 self.tenant, self.state, self.head, decided.events, actor=self.actor, token=self.state.token, at=at, id=identity
             )
