@@ -7,6 +7,7 @@ that the confirm is there. So no outcome is ever left for a person, but where th
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator
 from functools import partial
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from semel.engine import perform as p
 from semel.engine.acting import Acting
 from semel.engine.declare import Effect
+from semel.engine.drive import THREADS
 from semel.engine.ledger import Draft
 from semel.engine.requests import Call, Raised, Request, Returned, TimedOut
 from semel.errors import Misuse, NotDone
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
 
     Outcome = p.Done | p.Clean | p.Unknown
 
+log = logging.getLogger("semel")
 Ended = Landed | Fenced | Broken | Undone | Unanswered
 
 
@@ -54,7 +57,7 @@ def submit(
     acting = Acting()
 
     def given_up(outcome: Returned | Raised) -> None:
-        acting.when_quiet(lambda: _undone_late(attempt, doing, code, lent))
+        acting.when_quiet(lambda: THREADS.run(lambda: _undone_late(attempt, doing, code, lent)))
 
     fn = attempt.runtime.guarded(effect.fn, attempt, doing, acting)
     reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, given_up)
@@ -64,7 +67,7 @@ def submit(
     command, answer = p._outcome(effect, doing, reply)
     if not acting.quiet:
         lent.take_back()
-        acting.when_quiet(lambda: _over(code, lent))
+        acting.when_quiet(lambda: THREADS.run(lambda: _over(code, lent)))  # it may be an event loop that learns of it
         error = reply.error if isinstance(reply, Raised) else Misuse(
             f"effect {effect.name} returned while what it started still ran, so it was rolled back; await that before it returns"
         )  # fmt: skip
@@ -82,7 +85,7 @@ def _unused(late: Returned | Raised, code: Running) -> None:
     """It was begun when nobody waited for it any more."""
     code.ended()
     if isinstance(late, Returned):
-        late.value.end()
+        THREADS.run(late.value.end)
 
 
 def _over(code: Running, lent: Lent) -> None:
@@ -93,6 +96,9 @@ def _over(code: Running, lent: Lent) -> None:
 def _undone_late(attempt: Attempt, doing: p.Doing, code: Running, lent: Lent) -> None:
     """Its function ended when its time was over: it is rolled back, which is evidence (R2)."""
     _over(code, lent)
+    if lent.strange:
+        log.error("semel: effect %s ended its transaction by itself, after its time was over", doing.key)
+        return
     late = e.Disprove(doing.key, doing.n, doing.token, "its time was over: rolled back", sender=doing.sender)
     attempt.ledger.post(late, after=attempt.evidence_came)
 
