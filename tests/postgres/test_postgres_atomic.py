@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -572,6 +573,35 @@ def semel_app(url: str) -> Iterator[semel.App]:
     app = semel.App(url)
     yield app
     app.close()
+
+
+def test_a_storm_of_killed_backends_neither_loses_nor_doubles(
+    make_office: Callable[..., Office], paid: Any, rival: Rival
+) -> None:
+    """Server processes are killed anywhere in Atomic transactions, commits included; each order is paid once, by the journal."""
+    office = make_office()
+    office.body = lambda submission, id: time.sleep(random.random() * 0.01) or id  # type: ignore[func-returns-value]
+    refs = [office.bill.enqueue(f"o{n}") for n in range(60)]
+    over = threading.Event()
+
+    def kill() -> int:
+        killed = 0
+        sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'semel atomic' AND random() < 0.3"
+        while not over.is_set():
+            killed += len(rival.admin.execute(sql).fetchall())
+            time.sleep(random.random() * 0.02)
+        return killed
+
+    killing = Doing(kill)
+    working = Doing(lambda: office.app.run_worker(until_idle=True, concurrency=8))
+    until(lambda: working.done or len(paid()) > 40, "most are paid under fire", 60)
+    over.set()
+    assert killing.result() > 5
+    working.result(60)
+    assert [ref.result(timedelta(seconds=20)) for ref in refs] == [f"o{n}" for n in range(60)]
+    assert sorted(paid()) == sorted(f"o{n}" for n in range(60))
+    report = verify(office.app.runtime.desk.store)
+    assert report.wrong == [] and report.want == report.found
 
 
 # --- where it is refused ----------------------------------------------------------------------------------------------
