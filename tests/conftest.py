@@ -13,6 +13,15 @@ from pgserver import ALONE, emptied, server_of_the_run
 from semel.testing import postgres
 
 
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Witnesses of databases lie in a folder of the test run, here and in every process that it starts."""
+    folder = tmp_path_factory.getbasetemp() / "state"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield
+
+
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A superuser's URL of a server for the whole run. It is shared: leave its settings and its other databases alone."""

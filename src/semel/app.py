@@ -53,6 +53,7 @@ X = TypeVar("X")
 ALONE_TTL = timedelta(seconds=15)
 REPLICATED_TTL = timedelta(seconds=60)  # half of it exceeds the gap of a failover
 LEAST_TTL = timedelta(seconds=1)
+DEFAULT_TENANT = "default"
 Watch = Literal["worker", "always", "never"]
 _apps: weakref.WeakSet[App] = weakref.WeakSet()
 _left_behind: list[Any] = []  # a parent's runtimes in a forked child, kept so that nothing of them is finalised
@@ -63,7 +64,8 @@ class App:
 
     store: "sqlite:///agent.db", "sqlite:////abs/agent.db", "sqlite:///:memory:", "postgresql://user@host:5432/database"
     (several hosts: host1,host2; `?pgbouncer=1` behind a pool in transaction mode); default $SEMEL_STORE, else
-    sqlite:///semel.db. modules: imported by name at first use. tenant: None means that every call must name one.
+    sqlite:///semel.db. modules: imported by name at first use. tenant: "default" is that of calls which name no other;
+    None means that every call must name one; any other binds the app: it reads, writes and claims that one's alone.
     lease: a session's TTL (default 15 s; 60 s on a database with standbys). watchdog: whether the kernel kills this
     process when it oversleeps its lease in the middle of a call: in "worker" processes, "always", "never".
     """
@@ -91,6 +93,7 @@ class App:
         if tenant is not None:
             check_name(tenant, "tenant")
         self.tenant, self.modules, self._lease, self._watchdog = tenant, tuple(modules), lease, watchdog
+        self.bound_to = tenant if tenant != DEFAULT_TENANT else None
         self.declared_effects: declare.Registry[declare.Effect] = declare.Registry("effect")
         self.declared_steps: declare.Registry[declare.Step] = declare.Registry("step")
         self.declared_tasks: declare.Registry[declare.Work] = declare.Registry("task")
@@ -210,7 +213,7 @@ class App:
     def journal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
         """The events of a task (a Ref, or its id), or of an effect (its key)."""
         not_in_loop("app.journal", "await app.ajournal(...)")
-        name, owner = (of.id, of.tenant) if isinstance(of, Ref) else (of, self.tenant_of(tenant))
+        owner, name = self.address(of, tenant)
         return views.journal_of(self.runtime.desk, owner, name)
 
     async def ajournal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
@@ -257,8 +260,15 @@ class App:
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)
         store = self.open_store()
+        if store.info.tenant not in (None, self.tenant):
+            store.close()
+            raise Misuse(
+                f"the database role of this store's URL is tenant {store.info.tenant!r}'s alone, and this app is of "
+                f"{self.tenant!r}; write semel.App(..., tenant={store.info.tenant!r}), or use another role"
+            )
+        self.bound_to = self.bound_to or store.info.tenant
         lease = REPLICATED_TTL if self._lease is ALONE_TTL and store.info.durability != "alone" else self._lease
-        return Runtime(store, self.declared_effects, ttl=lease.total_seconds(), kernel_timer=timer)
+        return Runtime(store, self.declared_effects, ttl=lease.total_seconds(), kernel_timer=timer, tenant=self.bound_to)
 
     def open_store(self) -> Store:
         """Open the store that the URL names. Raises `Misuse`."""
@@ -303,7 +313,20 @@ class App:
                 "this app is bound to no tenant, so every call must name one: using(tenant='acme'), work(..., tenant='acme')"
             )
         check_name(found, "tenant")
-        return found
+        return self.within(found)
+
+    def address(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
+        """The tenant and the id that a Ref, or an id and the tenant of the call, stand for. Raises `Misuse`."""
+        return (self.within(of.tenant), of.id) if isinstance(of, Ref) else (self.tenant_of(tenant), of)
+
+    def within(self, tenant: str) -> str:
+        """A tenant that this app may touch. Raises `Misuse` for another than the one it is bound to."""
+        if self.bound_to not in (None, tenant):
+            raise Misuse(
+                f"this app is bound to tenant {self.bound_to!r} and reaches no other, so not {tenant!r}; use an app of that "
+                f"tenant, or one that may name any: semel.App(..., tenant='default')"
+            )
+        return tenant
 
     def expect_postgres(self) -> None:
         """Raise `Misuse` if the store is no PostgreSQL database, in which alone a transaction can be shared."""
@@ -344,6 +367,7 @@ class App:
     def result_of(self, ref: Ref[Any], timeout: timedelta | None) -> Any:
         """Wait for a task's recorded result."""
         not_in_loop("ref.result", "await ref.aresult(...)")
+        self.within(ref.tenant)
         timeout = self.runtime.patience(timeout)
         until = None if timeout is None else time.monotonic() + timeout.total_seconds()
         pause = 0.005
@@ -379,10 +403,11 @@ class _Part:
         self._app = app
 
     def _tenant(self, tenant: str | None) -> str | None:
-        return tenant if tenant is not None else self._app.tenant
+        """Whose; None: everybody's, which only an app of no tenant may ask for."""
+        return self._app.tenant if tenant is None else self._app.tenant_of(tenant)
 
     def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
-        return (of.tenant, of.id) if isinstance(of, Ref) else (self._app.tenant_of(tenant), of)
+        return self._app.address(of, tenant)
 
 
 class Tasks(_Part):
@@ -479,6 +504,8 @@ class Effects(_Part):
         if state and state not in set(EffectState):
             raise Misuse(f"state={state!r} is no state of an effect; it is one of {', '.join(EffectState)}")
         desk, owner = self._app.runtime.desk, self._tenant(tenant)
+        if isinstance(task, Ref):
+            owner = self._app.within(task.tenant)
         task_id = task.id if isinstance(task, Ref) else task
         if state == EffectState.AMBIGUOUS and not task_id and not after:
             found = [desk.store.effect(u.tenant, u.key) for u in desk.store.unknown(owner, limit=limit)]

@@ -201,9 +201,9 @@ class Worker:
     async def _claim_due(self) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         self._start_alone()
-        store, clock = self._runtime.desk.store, self._runtime.desk.clock
-        self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds))
-        self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds)))
+        store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
+        self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds, tenant))
+        self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds, tenant)))
         free = self._free()
         if free <= 0 or self._due is None or self._due > clock.wall_ms():
             return 0

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from acceptance_postgres import ADDRESS_IN_PAGES
+
 from semel.testing.postgres import GIVEN
 
 PORT_IN_PAGES = "8025"  # pages name a port, since people like to see one; here it is any free one
@@ -37,18 +39,25 @@ def environment() -> dict[str, str]:
 
 
 class Shell:
-    """`with Shell(folder) as shell:` at the end everything that was started in it is killed."""
+    """`with Shell(folder) as shell:` at the end everything that was started in it is killed.
 
-    def __init__(self, folder: Path) -> None:
+    postgres: the address of a server, and the folder of its programs.
+    """
+
+    def __init__(self, folder: Path, postgres: tuple[str, str] = ("", "")) -> None:
         self._folder = folder
         self._port = str(free_port())
+        self._postgres, programs = postgres
+        env = environment()
+        env["PATH"] = os.pathsep.join([*([programs] * bool(programs)), env["PATH"]])
         self._bash = subprocess.Popen(
-            ["bash", "--norc", "--noprofile"], cwd=folder, env=environment(), stdin=subprocess.PIPE,
+            ["bash", "--norc", "--noprofile"], cwd=folder, env=env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
     def here(self, text: str) -> str:
         """A page's text as it is typed here."""
+        text = text.replace(ADDRESS_IN_PAGES, self._postgres) if self._postgres else text
         return text.replace(PORT_IN_PAGES, self._port)
 
     def write(self, name: str, text: str, *, more: bool = False) -> None:

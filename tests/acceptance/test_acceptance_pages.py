@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from acceptance_pages import DOCS, ROOT, RUNNABLE, blocks, commands
+from acceptance_postgres import server_for
 from acceptance_shell import Shell
 
 pytestmark = pytest.mark.timeout(300)  # a page starts many processes, and the machine may be busy
@@ -28,7 +29,7 @@ def test_every_block_is_marked(page: Path) -> None:
 def test_page_runs_as_printed(page: Path, tmp_path: Path) -> None:
     """In a fresh folder, from the first block to the last."""
     ran = 0
-    with Shell(tmp_path) as shell:
+    with server_for(page.read_text(encoding="utf-8")) as postgres, Shell(tmp_path, postgres) as shell:
         for block in blocks(page):
             if block.mark in ("file", "append"):
                 shell.write(block.name, block.text, more=block.mark == "append")

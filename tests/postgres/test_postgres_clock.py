@@ -21,7 +21,7 @@ def test_the_comparison_can_fail() -> None:
         assert CLOCKS.search(asks)
 
 
-@pytest.mark.parametrize("name", sorted(SQL))
+@pytest.mark.parametrize("name", sorted(name for name in SQL if not name.startswith("doctor_")))  # those look at the clocks
 def test_no_statement_asks_for_the_time(name: str) -> None:
     code = re.sub(r"--.*|'[^']*'", "", SQL[name].decode())
     assert not CLOCKS.search(code), CLOCKS.search(code)

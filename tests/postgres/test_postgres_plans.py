@@ -14,6 +14,7 @@ import pytest
 from psycopg._queries import PostgresQuery
 from psycopg.adapt import Transformer
 from rivals import Rival, until
+from tenant_roles import role_of
 
 from semel.machine import journal as j
 from semel.machine.projection import ReadyRow
@@ -44,7 +45,9 @@ READY = {
     "queue": text_array("q"), "kind": text_array(["k1"]), "rank": int_array([1]), "due": int_array([1]),
     "tenant": text_array("t"), "task": text_array(["s1"]),
 }  # fmt: skip
-PLACES = {"queues": text_array("q"), "kinds": text_array(["k1"]), "ranks": int_array([1]), "floors": int_array([0])}
+PLACES = {
+    "queues": text_array("q"), "kinds": text_array(["k1"]), "ranks": int_array([1]), "floors": int_array([0]), "tenant": None,
+}  # fmt: skip
 WRITES: dict[str, Any] = {
     "lock_living": {"ids": text_array(["x1"])},
     "guards": {"ids": text_array(["x1"])},
@@ -66,7 +69,8 @@ BEATING: dict[str, Any] = {"beat": {"id": "x1", "known": text_array("n"), "nonce
 READS: dict[str, Any] = {
     "dues": PLACES,
     "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
-    "kinds": {"queues": text_array("q")},
+    "kinds": {"queues": text_array("q"), "tenant": None},
+    "orphans": {"session": "x1", "after": "", "task": "", "limit": 10, "tenant": None},
     "head": ("t", "s1"),
     "rows": ("t", "s1", 0),
     "task": ("t", "s1"),
@@ -115,17 +119,39 @@ def generic_plan(raw: psycopg.Connection[Any], name: str, params: Any, settings:
     return (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
 
 
-@pytest.mark.parametrize(
-    ("name", "params", "settings"),
-    [
-        *((name, params, WRITER) for name, params in WRITES.items()),
-        *((name, params, BEATS) for name, params in BEATING.items()),
-        *((name, params, READER) for name, params in READS.items()),
-    ],
-)
+@pytest.fixture(scope="module")
+def tenants_planner(planner: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """The same, as a role of the tenant whose rows these are: policies stand between it and the tables."""
+    url = _url_of(planner)
+    with role_of(url, "t") as mine, psycopg.connect(mine, autocommit=True) as raw:
+        yield raw
+
+
+ALL = [
+    *((name, params, WRITER) for name, params in WRITES.items()),
+    *((name, params, BEATS) for name, params in BEATING.items()),
+    *((name, params, READER) for name, params in READS.items()),
+]
+
+
+@pytest.mark.parametrize(("name", "params", "settings"), ALL)
 def test_no_plan_reads_a_whole_table(planner: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]) -> None:
+    looks_things_up(generic_plan(planner, name, params, settings), name)
+
+
+@pytest.mark.parametrize(("name", "params", "settings"), ALL)
+def test_nor_does_one_of_a_tenants_role(
+    tenants_planner: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]
+) -> None:
+    plan = generic_plan(tenants_planner, name, params, settings)
+    assert any(node.get("Parent Relationship") == "InitPlan" for node in nodes(plan)), "no policy is asked"
+    looks_things_up(plan, name)
+
+
+def looks_things_up(plan: dict[str, Any], name: str) -> None:
+    """Every table that may be large is looked into by a condition on an index."""
     small = ("meta", "living", "session")
-    for node in nodes(generic_plan(planner, name, params, settings)):
+    for node in nodes(plan):
         if node["Node Type"] in ("Seq Scan", "Hash Join", "Merge Join"):
             assert node.get("Relation Name") in small, json.dumps(node)[:400]
         if node["Node Type"] in ("Index Scan", "Index Only Scan"):
@@ -264,7 +290,7 @@ def test_dead_entries_under_a_held_snapshot_are_walked_once(make_store: Make, ri
     def touched(floor: int) -> int:
         params = {
             "queues": text_array(["default"]), "kinds": text_array(["bill"]), "ranks": int_array([0]),
-            "floors": int_array([floor]), "at": 10**9, "limit": 10,
+            "floors": int_array([floor]), "at": 10**9, "limit": 10, "tenant": None,
         }  # fmt: skip
         with psycopg.connect(_url(rival)) as raw:
             for setting, value in WRITER.items():
@@ -282,5 +308,9 @@ def test_dead_entries_under_a_held_snapshot_are_walked_once(make_store: Make, ri
 
 
 def _url(rival: Rival) -> str:
-    info = rival.raw.info
+    return _url_of(rival.raw)
+
+
+def _url_of(raw: psycopg.Connection[Any]) -> str:
+    info = raw.info
     return f"postgresql://{info.user}@{info.host}:{info.port}/{info.dbname}"

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from semel import __version__
 from semel.app import App
-from semel.cli import asks, decide, output, reach, restore, show, verify, why, work
+from semel.cli import asks, decide, doctor, output, reach, restore, show, verify, why, work
 from semel.errors import Misuse, SemelError
 from semel.machine import epochs
 from semel.model import Delivery, Execution
@@ -50,6 +50,7 @@ cli = typer.Typer(
 )
 
 WORK, LOOK, DECIDE = "Run", "Look", "Decide (every decision is on record, with a name)"
+KEEP = "Look after the store"
 
 Target = Annotated[str, typer.Argument(metavar="MODULE:app", help="The app, as in billing:app.", show_default=False)]
 TaskArg = Annotated[str, typer.Argument(metavar="TASK", help="A task's id (or its end), or its key.", show_default=False)]
@@ -459,6 +460,44 @@ def restored(
     else:
         restore.show(found)
     raise typer.Exit(FOUND_WRONG if found.missing else 0)
+
+
+# --- look after the store -------------------------------------------------------------------------------------------
+
+
+@cli.command(rich_help_panel=KEEP)
+def migrate(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant_role: Annotated[
+        list[str] | None,
+        typer.Option("--tenant-role", metavar="ROLE=TENANT", help="Let a database role in, for one tenant's rows alone.",
+                     show_default=False),
+    ] = None,
+    as_json: JsonOpt = False,
+) -> None:  # fmt: skip
+    """Make the store's schema, or upgrade it.
+
+    Any number of times, by any number of processes at once.
+    """
+    done = doctor.migrate(store, doctor.roles_of(tenant_role or []))
+    if as_json:
+        output.emit(doctor.migrated_data(done))
+    else:
+        doctor.tell(done)
+
+
+@cli.command("doctor", rich_help_panel=KEEP)
+def examine(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
+    """Look for what endangers the store.
+
+    Settings, clocks, standbys, bloat, damage. Nothing is changed. The exit code is 1 if there is a danger.
+    """
+    found = doctor.examine(store)
+    if as_json:
+        output.emit(doctor.as_data(found))
+    else:
+        doctor.show(found)
+    raise typer.Exit(FOUND_WRONG if found.level == "danger" else 0)
 
 
 def main() -> None:

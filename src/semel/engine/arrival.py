@@ -109,8 +109,9 @@ class Arrival:
                 raise NotYet(
                     f"the store went back and began epoch {info.epoch}: what was under way before may still act for {left:.0f} s"
                 )
-            land(self._desk, epochs.Watched(info.epoch), "arrival")
-            self._desk.standing.read()
+            if info.tenant is None:  # a tenant's role may not write the store's own stream: each such process watches by itself
+                land(self._desk, epochs.Watched(info.epoch), "arrival")
+                self._desk.standing.read()
         self._witness.save()
 
     # --- has it gone back? ---
@@ -134,6 +135,8 @@ class Arrival:
             doubt = f"it was last seen at {place}, and that one may still be at work"
         elif durability == "asynchronous":
             doubt = "it has, or had, an asynchronous standby: the old primary may still be at work"
+        elif info.tenant is not None:
+            doubt = "and the role of one tenant cannot begin a new epoch for all"
         if doubt:
             raise StoreUnavailable(
                 f"the store {info.place} does not hold {missing}, which it had acknowledged: it was restored, or a standby took "

@@ -63,12 +63,16 @@ def change_id() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """What every decision needs at hand: the store, its writer, the clock, the store's epoch."""
+    """What every decision needs at hand: the store, its writer, the clock, the store's epoch.
+
+    tenant: the only one it may touch; None: any.
+    """
 
     store: Store
     writer: Writer
     clock: Clock
     standing: Standing
+    tenant: str | None = None
 
     @property
     def remote(self) -> bool:

@@ -91,7 +91,7 @@ def claim(
             return None
         return _claimed(desk, session, registered, tenant, state, rows, work.retry, at, direct=False)
 
-    unit = ClaimUnit(session.guard(), at, limit, decide, tuple(queues), tuple(kinds))
+    unit = ClaimUnit(session.guard(), at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
     return desk.writer.submit(unit), registered
 
 

@@ -73,15 +73,22 @@ class Code:
 
 
 class Runtime:
-    """The parts that procedures need, put together. kernel_timer: whether this process lets itself be killed (R16)."""
+    """The parts that procedures need, put together. kernel_timer: it lets itself be killed (R16). tenant: see `Desk`."""
 
     def __init__(
-        self, store: Store, effects: Registry[Effect], *, ttl: float, kernel_timer: bool, clock: Clock | None = None
+        self,
+        store: Store,
+        effects: Registry[Effect],
+        *,
+        ttl: float,
+        kernel_timer: bool,
+        clock: Clock | None = None,
+        tenant: str | None = None,
     ) -> None:
         self.lock = threading.Lock()
         clock = clock or Clock()
         self.witness = Witness(store.info)
-        self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store))
+        self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store), tenant)
         self.effects = effects
         self.ttl = ttl
         self.watchdog = Watchdog(kernel_timer)

@@ -245,7 +245,7 @@ class Session:
     def sweep(self) -> None:
         """R17: a standing query over what fenced or missing sessions hold, page by page: one bad row starves none behind it."""
         after: InflightRow | None = None
-        while page := self.desk.store.orphans(after, PAGE):
+        while page := self.desk.store.orphans(after, PAGE, self.desk.tenant):
             begun = [(row, how, *begin_taking_back(self.desk, row, how, f"session:{self.id}")) for row, how in page]
             for row, how, ledger, command, proposed in begun:
                 if ledger is None or not isinstance(proposed, Proposal) or proposed.ticket is None:
@@ -260,7 +260,7 @@ class Session:
 
     def learn(self) -> None:
         """Look at every unknown effect that has changed, so that settle is being watched here too."""
-        rows = self.desk.store.unknown(None, limit=PAGE * 10)
+        rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
         keys = {(row.tenant, row.key) for row in rows}
         self.learnt.forget(keys)
         self._known_unknown = {key: v for key, v in self._known_unknown.items() if key in keys}

@@ -66,6 +66,7 @@ class ClaimUnit:
 
     A task for which it gives None, or raises, is passed over: the next one is looked at in its place. Units may be given
     again (R7), so it may be asked twice. task: claim this one (tenant, id), due or not, instead of looking in the queues.
+    tenant: only tasks of this one; those of others in the same queues are walked past.
     """
 
     guard: Guard
@@ -75,6 +76,7 @@ class ClaimUnit:
     queues: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     task: tuple[str, str] | None = None
+    tenant: str | None = None
 
 
 Unit = Change | ClaimUnit
@@ -177,7 +179,8 @@ class StoreInfo(NamedTuple):
 
     place: where it is, without a password. durability: of what was acknowledged, if its server is lost: "alone" (it is
     lost too), "synchronous" (a standby has it), "asynchronous" (a standby takes over without the last of it).
-    largest_ttl_ms: the largest TTL that a session may have.
+    largest_ttl_ms: the largest TTL that a session may have. tenant: the only one that this handle's database role may
+    touch; None: there is no such fence.
     """
 
     id: str
@@ -187,6 +190,7 @@ class StoreInfo(NamedTuple):
     place: str
     durability: str = "alone"
     largest_ttl_ms: int = LARGEST_TTL_MS
+    tenant: str | None = None
 
 
 class Witnessed(NamedTuple):
@@ -297,7 +301,7 @@ class Store(Protocol):
         """The tasks that are leased to a session."""
         ...
 
-    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+    def orphans(self, after: InflightRow | None, limit: int, tenant: str | None = None) -> list[tuple[InflightRow, str]]:
         """Tasks of fenced or missing sessions, with how the session was fenced ("missing" if there is none); a page at a time."""
         ...
 
@@ -305,11 +309,11 @@ class Store(Protocol):
         """How many of each state, by ledger: delivery, execution, effect."""
         ...
 
-    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due (milliseconds since the Unix epoch); None: none waits."""
         ...
 
-    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> list[tuple[str, str]]:
         """(queue, kind) of tasks that wait in these queues and are of none of these kinds."""
         ...
 

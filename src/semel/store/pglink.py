@@ -19,7 +19,8 @@ from psycopg.conninfo import conninfo_to_dict
 from semel.errors import Misuse, StoreUnavailable
 from semel.store.sqlfile import statements
 
-SQL = {name: text.encode() for name, text in statements("postgres.sql").items()}
+FILES = ("postgres.sql", "postgres_doctor.sql")
+SQL = {name: text.encode() for file in FILES for name, text in statements(file).items()}
 log = logging.getLogger("semel")
 RV = TypeVar("RV")
 
@@ -259,7 +260,7 @@ class Link:
         return self._raw
 
     def _connect(self) -> Raw:
-        params = {"application_name": f"semel {self.name}", **self.where.params}
+        params = {"application_name": f"semel {self.name}", "client_encoding": "utf8", **self.where.params}
         raw = Raw.connect(
             **params,  # type: ignore[arg-type]
             autocommit=True,

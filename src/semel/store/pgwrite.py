@@ -156,7 +156,7 @@ class Transaction:
         queues, kinds, ranks, floors = zip(*groups, strict=True)
         params = {
             "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "floors": int_array(floors),
-            "at": unit.at, "limit": limit,
+            "at": unit.at, "limit": limit, "tenant": unit.tenant,
         }  # fmt: skip
         found = [ReadyRow(*row) for row in self._link.pipe(("candidates", params))[0].rows]
         found.sort(key=lambda r: (r.rank, r.due))

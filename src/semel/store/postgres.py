@@ -86,17 +86,17 @@ class Postgres:
             with link.answered():
                 found = pgschema.server(link)
                 pgschema.check_server(found, self._where.place)
-                self.created = not pgschema.is_there(link)
-                meta = pgschema.prepare(link, self._where.place)
+                meta, self.created = pgschema.prepare(link, self._where.place)
+                tenant = pgschema.whose(link, self._where.place)
         finally:
             link.close()
-        self._learn(meta, found)
+        self._learn(meta, found, tenant)
         return {"synchronous_commit": "on"} if pgschema.raised(found) else {}
 
-    def _learn(self, meta: Mapping[str, str], found: pgschema.Server) -> None:
+    def _learn(self, meta: Mapping[str, str], found: pgschema.Server, tenant: str | None) -> None:
         self.info = StoreInfo(
             meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place,
-            pgschema.durability(found, several=self._where.several), int(meta.get("largest_ttl_ms", LARGEST_TTL_MS)),
+            pgschema.durability(found, several=self._where.several), int(meta.get("largest_ttl_ms", LARGEST_TTL_MS)), tenant,
         )  # fmt: skip
 
     def _check(self, link: Link) -> None:
@@ -106,7 +106,7 @@ class Postgres:
         if known.get("id") != self.info.id:
             self._strange = f"{self._where.place} holds another store now; start this process again"
             raise StoreUnavailable(self._strange)
-        self._learn(known, pgschema.Server(*server.rows[0]))
+        self._learn(known, pgschema.Server(*server.rows[0]), self.info.tenant)
         seen = self._witness() if self._witness is not None else None
         if seen is not None and self.info.epoch <= seen.epoch and (gone := self._missing(link, seen)):
             self._strange = f"{self._where.place} went back: it does not hold {gone}, which it had acknowledged"
@@ -159,7 +159,7 @@ class Postgres:
     def reread(self) -> StoreInfo:
         """What the database says of itself now."""
         server, meta = self._read(("server", None), ("meta", None))
-        self._learn(dict(meta.rows), pgschema.Server(*server.rows[0]))
+        self._learn(dict(meta.rows), pgschema.Server(*server.rows[0]), self.info.tenant)
         return self.info
 
     def missing(self, seen: Witnessed) -> str:
@@ -224,6 +224,10 @@ class Postgres:
                 self._writer.roll_back()
                 if len(units) == 1 and not isinstance(error, errors.ProgramLimitExceeded):
                     raise
+                trouble = error
+                break
+            except errors.InsufficientPrivilege as error:  # another tenant's row, or a right that this role has not
+                self._writer.roll_back()
                 trouble = error
                 break
             except (*UNAVAILABLE, StoreUnavailable):
@@ -365,9 +369,10 @@ class Postgres:
         """The tasks that are leased to a session."""
         return [InflightRow(*row) for row in self._all("held", (session,))]
 
-    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+    def orphans(self, after: InflightRow | None, limit: int, tenant: str | None = None) -> list[tuple[InflightRow, str]]:
         """Tasks of fenced or missing sessions."""
-        rows = self._all("orphans", (*(after or ("", "", "")), limit))
+        place = dict(zip(("session", "after", "task"), after or ("", "", ""), strict=True))
+        rows = self._all("orphans", {**place, "limit": limit, "tenant": tenant})
         return [(InflightRow(*row[:3]), row[3]) for row in rows]
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
@@ -376,7 +381,7 @@ class Postgres:
         answers = self._read(*((f"count_{ledger}", {"tenant": tenant}) for ledger in ledgers))
         return {ledger: dict(answer.rows) for ledger, answer in zip(ledgers, answers, strict=True)}
 
-    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
         groups = self._floors.groups([(queue, kind) for queue in queues for kind in kinds], self._look)
         if not groups:
@@ -384,7 +389,7 @@ class Postgres:
         columns = list(zip(*groups, strict=True))
         found = self._all("dues", {
             "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),
-            "floors": int_array(columns[3]),
+            "floors": int_array(columns[3]), "tenant": tenant,
         })  # fmt: skip
         return min((due for (due,) in found), default=None)
 
@@ -392,9 +397,10 @@ class Postgres:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
         return [Group(*row) for row in self._all("look", wanted)]
 
-    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> list[tuple[str, str]]:
         """What waits in these queues and is of none of these kinds."""
-        return [(q, kind) for q, kind in self._all("kinds", {"queues": text_array(queues)}) if kind not in kinds]
+        found = self._all("kinds", {"queues": text_array(queues), "tenant": tenant})
+        return [(queue, kind) for queue, kind in found if kind not in kinds]
 
     def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
         """All streams, in order, a page at a time."""

@@ -315,23 +315,23 @@ class SQLite:
         """The tasks that are leased to a session."""
         return [InflightRow(*row) for row in self._beats.all("held", (session,))]
 
-    def orphans(self, after: InflightRow | None, limit: int) -> list[tuple[InflightRow, str]]:
+    def orphans(self, after: InflightRow | None, limit: int, tenant: str | None = None) -> list[tuple[InflightRow, str]]:
         """Tasks of fenced or missing sessions."""
-        rows = self._reader.all("orphans", (*(after or ("", "", "")), limit))
+        rows = self._reader.all("orphans", (*(after or ("", "", "")), limit, tenant))
         return [(InflightRow(*row[:3]), row[3]) for row in rows]
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
         """How many of each state, by ledger."""
         return {ledger: dict(self._reader.all(f"count_{ledger}", (tenant,))) for ledger in ("delivery", "execution", "effect")}
 
-    def next_due(self, queues: Sequence[str], kinds: Sequence[str]) -> int | None:
+    def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
-        firsts = (first for queue in queues for kind in kinds for _, first in self._reader.all("ranks", (queue, kind)))
+        firsts = (first for queue in queues for kind in kinds for _, first in self._reader.all("ranks", (queue, kind, tenant)))
         return min(firsts, default=None)
 
-    def foreign(self, queues: Sequence[str], kinds: Sequence[str]) -> list[tuple[str, str]]:
+    def foreign(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> list[tuple[str, str]]:
         """What waits in these queues and is of none of these kinds."""
-        return [(q, kind) for q in queues for (kind,) in self._reader.all("kinds", (q,)) if kind not in kinds]
+        return [(q, kind) for q in queues for (kind,) in self._reader.all("kinds", (q, tenant)) if kind not in kinds]
 
     def streams(self, after: tuple[str, str], limit: int) -> list[tuple[str, str]]:
         """All streams, in order, a page at a time."""
@@ -491,7 +491,7 @@ class _Transaction:
             (rank, first, queue, kind)
             for queue in dict.fromkeys(unit.queues)
             for kind in dict.fromkeys(unit.kinds)
-            for rank, first in self._all("ranks", (queue, kind))
+            for rank, first in self._all("ranks", (queue, kind, unit.tenant))
             if first <= unit.at
         )
         found: list[ReadyRow] = []
@@ -516,4 +516,4 @@ class _Transaction:
         return sorted(found, key=lambda r: r.due)[:count]
 
     def _waiting(self, unit: ClaimUnit, queue: str, kind: str, rank: int, limit: int) -> list[ReadyRow]:
-        return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit))]
+        return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit, unit.tenant))]

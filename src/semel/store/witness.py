@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from semel.errors import Misuse
 from semel.store.contract import Change, Landed, StoreInfo, Unit, Witnessed
@@ -40,12 +41,13 @@ def path_of(info: StoreInfo) -> Path | None:
     if info.place == ":memory:":
         return None
     given = os.environ.get(VARIABLE)
+    name = f"{info.id}.json" if info.tenant is None else f"{info.id}.{quote(info.tenant, safe='')}.json"  # it sees its own alone
     if given:
-        return Path(given) / f"{info.id}.json"
+        return Path(given) / name
     if info.dialect == "sqlite":
         return Path(f"{info.place}.witness")
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "semel" / f"{info.id}.json"
+    return Path(state) / "semel" / name
 
 
 class Witness:

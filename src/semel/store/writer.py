@@ -75,11 +75,12 @@ class Signal:
 class Ticket(Signal):
     """A unit on its way; `value` becomes its Outcome, or a StoreUnavailable."""
 
-    __slots__ = ("aside_since", "unit")
+    __slots__ = ("aside_since", "barrier", "unit")
 
     def __init__(self, unit: Unit) -> None:
         super().__init__()
         self.unit = unit
+        self.barrier = isinstance(unit, Change) and not unit.parts and not unit.id  # it waits for all that came before
         self.aside_since = 0.0  # since when it waits for a lock
 
 
@@ -162,7 +163,7 @@ class Writer:
         free: list[Ticket] = []
         for ticket in tickets:
             streams = touched(ticket.unit) if isinstance(ticket.unit, Change) else set()
-            if streams & behind:
+            if streams & behind or ticket.barrier:
                 behind |= streams
                 self._aside.append(ticket)
             else:
@@ -172,11 +173,16 @@ class Writer:
     def _run(self) -> None:
         while (batch := self._take()) or self._aside:
             outcomes = self._commit(batch) if batch else []
-            busy = [ticket for ticket, outcome in zip(batch, outcomes, strict=True) if isinstance(outcome, Busy)]
-            self._set_aside(busy)
+            busy: list[Ticket] = []
+            answered: list[tuple[Ticket, Outcome | StoreUnavailable]] = []
             for ticket, outcome in zip(batch, outcomes, strict=True):
-                if not isinstance(outcome, Busy):
-                    ticket.set(outcome)
+                if isinstance(outcome, Busy) or (ticket.barrier and busy):
+                    busy.append(ticket)
+                else:
+                    answered.append((ticket, outcome))
+            self._set_aside(busy)
+            for ticket, outcome in answered:
+                ticket.set(outcome)
 
     def _set_aside(self, busy: list[Ticket]) -> None:
         """Try these again later, so that nobody else waits for what they wait for."""

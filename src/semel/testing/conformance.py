@@ -33,6 +33,7 @@ from semel.testing.conformance_changes import Changes
 from semel.testing.conformance_claims import Claiming
 from semel.testing.conformance_kit import AT, Stream, change_id, claiming, commit, one, session, task, wrong
 from semel.testing.conformance_tables import Projections
+from semel.testing.conformance_tenants import Tenants
 
 Make = Callable[[], Store]
 
@@ -162,5 +163,5 @@ class Handles:
         assert one(store, Change(change_id(), (), Guard("nobody", store.info.epoch, 0))) != Landed(), "and is guarded"
 
 
-class StoreConformance(Changes, Claiming, Projections, Sessions, Handles):
+class StoreConformance(Changes, Claiming, Projections, Tenants, Sessions, Handles):
     """Subclass it, and give it the fixture `make_store`; pytest finds the rest (see the module's docstring)."""

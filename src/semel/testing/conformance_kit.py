@@ -129,20 +129,21 @@ def claiming(
     queues: Sequence[str] = (QUEUE,),
     kinds: Sequence[str] = (KIND,),
     task: tuple[str, str] | None = None,
+    tenant: str | None = None,
     refuse: Callable[[tasks.Task], bool] = lambda state: False,
 ) -> ClaimUnit:
     """A claim that the shipped machine decides; `refuse`: the tasks to which it says no."""
 
-    def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
+    def decide(owner: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         state = tasks.fold(rows)
         decided = tasks.decide(state, tasks.Claim(guard.session, guard.epoch, at, direct=task is not None))
         if refuse(state) or isinstance(decided, Refusal):
             return None
-        known = Known(state, Head(rows[-1].seq, rows[-1].hash), tenant)
+        known = Known(state, Head(rows[-1].seq, rows[-1].hash), owner)
         change, after = known.then(*decided.events, guard=guard)
         return change, after.state
 
-    return ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), task)
+    return ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), task, tenant)
 
 
 def commit(store: Store, *units: Unit) -> list[Outcome]:

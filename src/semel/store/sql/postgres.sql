@@ -152,6 +152,7 @@ FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(floors
 CROSS JOIN LATERAL (
     SELECT r.due FROM semel.ready r
     WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor
+      AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
     ORDER BY r.queue, r.kind, r.rank, r.due LIMIT 1
 ) AS r;
 
@@ -163,6 +164,7 @@ WITH found AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
         WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor AND r.due <= %(at)s::bigint
+          AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
         ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
     ) AS r
 )
@@ -170,9 +172,12 @@ SELECT queue, kind, rank, due, tenant, task FROM found;
 
 -- name: kinds
 WITH RECURSIVE jump (queue, kind) AS (
-    SELECT p.queue, (SELECT min(r.kind) FROM semel.ready r WHERE r.queue = p.queue) FROM unnest(%(queues)s::text[]) AS p (queue)
+    SELECT p.queue, (SELECT min(r.kind) FROM semel.ready r
+                     WHERE r.queue = p.queue AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
+    FROM unnest(%(queues)s::text[]) AS p (queue)
     UNION ALL
-    SELECT j.queue, (SELECT min(r.kind) FROM semel.ready r WHERE r.queue = j.queue AND r.kind > j.kind)
+    SELECT j.queue, (SELECT min(r.kind) FROM semel.ready r
+                     WHERE r.queue = j.queue AND r.kind > j.kind AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
     FROM jump j WHERE j.kind IS NOT NULL
 )
 SELECT queue, kind FROM jump WHERE kind IS NOT NULL;
@@ -216,8 +221,10 @@ SELECT session, tenant, task FROM semel.inflight WHERE session = %s ORDER BY ten
 
 -- name: orphans
 SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
-WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (%s::text, %s::text, %s::text)
-ORDER BY i.session, i.tenant, i.task LIMIT %s;
+WHERE (s.id IS NULL OR s.fenced <> '')
+  AND (i.session, i.tenant, i.task) > (%(session)s::text, %(after)s::text, %(task)s::text)
+  AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
+ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s;
 
 -- name: head
 SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
@@ -304,6 +311,18 @@ SELECT beat FROM semel.session WHERE id = %s;
 
 -- name: highest_at
 SELECT coalesce(max(at), 0) FROM semel.journal;
+-- name: whose
+-- Whether policies hold for this role, and whose it is.
+SELECT row_security_active('semel.journal'), semel.my_tenant(), current_user::text;
+
+-- name: roles
+-- The role, if there is one; whether no policy holds for it; and whose it is already.
+SELECT r.rolsuper OR r.rolbypassrls OR pg_has_role(r.rolname, c.relowner, 'USAGE'), t.tenant
+FROM pg_roles r JOIN pg_class c ON c.oid = 'semel.journal'::regclass LEFT JOIN semel.tenant_role t ON t.role = r.rolname
+WHERE r.rolname = %s::name;
+
+-- name: let_in
+SELECT semel.let_in(%s::name, %s::text);
 
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS semel;

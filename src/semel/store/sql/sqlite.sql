@@ -63,17 +63,19 @@ SELECT coalesce(max(at), 0) FROM journal;
 -- The distinct ranks of one kind in one queue, and when the first of each falls due, by jumps: as many steps as there are
 -- ranks, however many rows.
 WITH RECURSIVE jump(rank) AS (
-    SELECT (SELECT min(rank) FROM ready WHERE queue = ?1 AND kind = ?2)
+    SELECT (SELECT min(rank) FROM ready WHERE queue = ?1 AND kind = ?2 AND (?3 IS NULL OR tenant = ?3))
     UNION ALL
-    SELECT (SELECT min(r.rank) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank > jump.rank)
+    SELECT (SELECT min(r.rank) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank > jump.rank
+              AND (?3 IS NULL OR r.tenant = ?3))
     FROM jump WHERE jump.rank IS NOT NULL
 )
-SELECT rank, (SELECT min(r.due) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank = jump.rank) FROM jump
+SELECT rank, (SELECT min(r.due) FROM ready r WHERE r.queue = ?1 AND r.kind = ?2 AND r.rank = jump.rank
+                AND (?3 IS NULL OR r.tenant = ?3)) FROM jump
 WHERE rank IS NOT NULL;
 
 -- name: candidates
 SELECT queue, kind, rank, due, tenant, task FROM ready
-WHERE queue = ? AND kind = ? AND rank = ? AND due <= ? ORDER BY due, tenant, task LIMIT ?;
+WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
 
 -- name: queues
 WITH RECURSIVE jump(queue) AS (
@@ -85,9 +87,10 @@ SELECT queue FROM jump WHERE queue IS NOT NULL;
 
 -- name: kinds
 WITH RECURSIVE jump(kind) AS (
-    SELECT (SELECT min(kind) FROM ready WHERE queue = ?1)
+    SELECT (SELECT min(kind) FROM ready WHERE queue = ?1 AND (?2 IS NULL OR tenant = ?2))
     UNION ALL
-    SELECT (SELECT min(r.kind) FROM ready r WHERE r.queue = ?1 AND r.kind > jump.kind) FROM jump WHERE jump.kind IS NOT NULL
+    SELECT (SELECT min(r.kind) FROM ready r WHERE r.queue = ?1 AND r.kind > jump.kind AND (?2 IS NULL OR r.tenant = ?2))
+    FROM jump WHERE jump.kind IS NOT NULL
 )
 SELECT kind FROM jump WHERE kind IS NOT NULL;
 
@@ -122,8 +125,8 @@ SELECT session, tenant, task FROM inflight WHERE session = ?;
 
 -- name: orphans
 SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM inflight i LEFT JOIN session s ON s.id = i.session
-WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (?, ?, ?)
-ORDER BY i.session, i.tenant, i.task LIMIT ?;
+WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (?1, ?2, ?3) AND (?5 IS NULL OR i.tenant = ?5)
+ORDER BY i.session, i.tenant, i.task LIMIT ?4;
 
 -- name: task
 SELECT * FROM task WHERE tenant = ? AND task = ?;

@@ -1,0 +1,138 @@
+"""`semel doctor` and `semel migrate`: looking after a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.text import Text
+
+from semel.cli import judge, output, reach
+from semel.errors import Misuse
+from semel.model import Json
+from semel.store import sqlitefacts, sqlitefile
+from semel.store.places import Place, open_store, place_of
+
+STYLE = {"ok": "green", "warn": "yellow", "danger": "bold red"}
+TONE = {"ok": "good", "warn": "wait", "danger": "bad"}
+WORD = {"ok": "WELL", "warn": "WARNING", "danger": "DANGER"}
+
+
+# --- doctor ---------------------------------------------------------------------------------------------------------
+
+
+class Examined(NamedTuple):
+    """A store, and all that was found."""
+
+    place: str
+    findings: list[judge.Finding]
+
+    @property
+    def level(self) -> judge.Level:
+        """The worst of them."""
+        return judge.worst(self.findings)
+
+
+def examine(url: str) -> Examined:
+    """Look at the store of a URL. Raises `Misuse` if its file is not there, `StoreUnavailable` if its server does not answer."""
+    place = place_of(url)
+    if place.dialect == "postgres":
+        from semel.store import pgfacts, pgschema
+
+        found = pgfacts.examine(place.where)
+        return Examined(found.place, judge.of_postgres(found, schema=pgschema.SCHEMA, oldest_server=pgschema.OLDEST_SERVER))
+    reach.check_there(url)
+    facts = sqlitefacts.examine(place.where)
+    return Examined(facts.place, judge.of_sqlite(
+        facts, schema=sqlitefile.SCHEMA, oldest_library=sqlitefile.OLDEST_LIBRARY, network=sqlitefile.NETWORK,
+    ))  # fmt: skip
+
+
+def as_data(found: Examined) -> dict[str, Json]:
+    """For programs."""
+    return {"store": found.place, "level": found.level, "findings": [finding._asdict() for finding in found.findings]}
+
+
+def show(found: Examined) -> None:
+    """For people: what there is, in a table; then what to do."""
+    bad = [finding for finding in found.findings if finding.level != "ok"]
+    counted = {level: sum(finding.level == level for finding in found.findings) for level in judge.LEVELS}
+    parts = [output.count(counted["danger"], "danger")] * bool(counted["danger"])
+    parts += [output.count(counted["warn"], "warning")] * bool(counted["warn"])
+    parts.append(output.count(counted["ok"], "check is well", "checks are well"))
+    output.verdict(f"{WORD[found.level]}  {', '.join(parts)}: {found.place}", TONE[found.level])
+    output.say()
+    output.table(
+        ("LEVEL", "CHECK", "FOUND"),
+        ((Text(f.level, style=STYLE[f.level]), f.check, output.clean(f.found)) for f in found.findings),
+    )
+    for finding in bad:
+        output.say()
+        output.indented(f"{finding.check}: {finding.found}", 8, style="bold", first=finding.level.ljust(8))
+        output.indented(finding.why, 8)
+        output.indented(finding.mend, 8, style="cyan", first="  type")
+
+
+# --- migrate --------------------------------------------------------------------------------------------------------
+
+
+class Migrated(NamedTuple):
+    """What was done. before: the schema's version; 0: there was none."""
+
+    place: str
+    before: int
+    after: int
+    roles: dict[str, str]
+
+
+def roles_of(texts: Sequence[str]) -> dict[str, str]:
+    """ROLE=TENANT, as often as it was given. Raises `Misuse`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        role, sign, tenant = text.partition("=")
+        if not (role and sign and tenant):
+            raise Misuse(f"--tenant-role {text!r} is not ROLE=TENANT; write --tenant-role acme_app=acme")
+        if found.setdefault(role, tenant) != tenant:
+            raise Misuse(f"--tenant-role names {role} twice; a role is of one tenant: make another role")
+    return found
+
+
+def migrate(url: str, roles: dict[str, str]) -> Migrated:
+    """Make the schema, or upgrade it; then let roles in. Raises `Misuse`, `StoreUnavailable`."""
+    place = place_of(url)
+    if place.dialect == "postgres":
+        from semel.store import pgschema
+
+        before, after = pgschema.migrate(place.where, roles)
+        return Migrated(place.shown, before, after, roles)
+    if roles:
+        raise Misuse("--tenant-role is for PostgreSQL: whoever may read a SQLite file reads all of it; give each tenant a file")
+    before = _version_of(place)
+    open_store(url).close()
+    return Migrated(place.shown, before, sqlitefile.SCHEMA, {})
+
+
+def _version_of(place: Place) -> int:
+    """Of a SQLite file; opening it raises `Misuse` for any version but this."""
+    if place.where == ":memory:":
+        raise Misuse("a store in memory lives in its own process alone; name one in a file: --store sqlite:///agent.db")
+    path = Path(place.where)
+    return sqlitefile.SCHEMA if path.exists() and path.stat().st_size else 0
+
+
+def migrated_data(done: Migrated) -> dict[str, Json]:
+    """For programs."""
+    return {"store": done.place, "before": done.before, "after": done.after, "tenant_roles": dict(done.roles)}
+
+
+def tell(done: Migrated) -> None:
+    """For people."""
+    if done.before == done.after:
+        output.say(f"{done.place} has schema version {done.after} already; nothing to do.")
+    elif done.before:
+        output.say(f"{done.place} is upgraded from schema version {done.before} to {done.after}.")
+    else:
+        output.say(f"{done.place} has a schema now: version {done.after}.")
+    for role, tenant in done.roles.items():
+        output.say(f"Role {role} reads and writes the rows of tenant {tenant}, and of no other.")
