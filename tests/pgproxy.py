@@ -20,6 +20,8 @@ class Proxy:
         host = f"{user}127.0.0.1:{self._listener.getsockname()[1]}"
         self.url = urlunsplit((parts.scheme, host, parts.path, parts.query, ""))
         self.cut_at_reply = b""  # when the server answers so: the answer is lost, and the connection with it
+        self.cut_at_request = b""  # when a request holds this: it is lost, and the connection with it
+        self.cut_after_request = b""  # the same, but the request arrives; its answer does not
         self._requests_left: int | None = None  # so many more go through; the next is lost, and the connection with it
         self.frozen = threading.Event()  # nothing goes through either way; nobody is told
         self.cuts = 0
@@ -46,6 +48,10 @@ class Proxy:
                     self.cuts += 1
                     break
                 sink.sendall(data)
+                if is_request and self.cut_after_request and self.cut_after_request in data:
+                    self.cut_after_request = b""
+                    self.cuts += 1
+                    break
         except OSError:
             pass
         for end in (source, sink):
@@ -58,6 +64,9 @@ class Proxy:
             lost = bool(self.cut_at_reply) and self.cut_at_reply in data
             self.cut_at_reply = b"" if lost else self.cut_at_reply
             return lost
+        if self.cut_at_request and self.cut_at_request in data:
+            self.cut_at_request = b""
+            return True
         if self._requests_left is None:
             return False
         self._requests_left -= 1

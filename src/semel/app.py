@@ -24,7 +24,7 @@ from semel.decorated import (
     step_function,
 )
 from semel.engine import declare, drive, review, views
-from semel.engine.queue import Order, accepted, check_name, enqueue
+from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
 from semel.errors import Misuse
@@ -328,15 +328,35 @@ class App:
             )
         return tenant
 
-    def accept(self, order: Order) -> Ref[Any]:
-        """Enqueue, and wait until it is durable."""
+    def expect_postgres(self) -> None:
+        """Raise `Misuse` if the store is no PostgreSQL database, in which alone a transaction can be shared."""
+        if place_of(self._url).dialect != "postgres" or self._stage is not None:
+            raise Misuse(
+                "using(transaction=...) enqueues within a PostgreSQL transaction of yours, and this store is SQLite, which "
+                "has one writer; enqueue after your commit, with a key"
+            )
+
+    def accept(self, order: Order, transaction: Any = None) -> Ref[Any]:
+        """Enqueue, and wait until it is durable; within a transaction of the caller's own: until it is written there."""
+        if transaction is not None:
+            from semel.store import pgborrowed
+
+            task, change = birth(self.runtime.desk, order)
+            outcome = pgborrowed.accept(self.runtime.desk.store.info, change, transaction)
+            return Ref(accepted(task, outcome), order.tenant, app=self)
         task, ticket = enqueue(self.runtime.desk, order)
         ticket.wait()
         return Ref(accepted(task, ticket.value), order.tenant, app=self)
 
-    async def aaccept(self, order: Order) -> Ref[Any]:
+    async def aaccept(self, order: Order, transaction: Any = None) -> Ref[Any]:
         """The same, awaited."""
         runtime = self._runtime if self._runtime is not None else await asyncio.to_thread(self._open)
+        if transaction is not None:
+            from semel.store import pgborrowed
+
+            task, change = birth(runtime.desk, order)
+            outcome = await pgborrowed.aaccept(runtime.desk.store.info, change, transaction)
+            return Ref(accepted(task, outcome), order.tenant, app=self)
         task, ticket = enqueue(runtime.desk, order)
         return Ref(accepted(task, await drive.wait_for_signal(ticket)), order.tenant, app=self)
 

@@ -193,17 +193,17 @@ class Task(Generic[P, T]):
         wait: timedelta = timedelta(0),
         transaction: Executes | None = None,
     ) -> Task[P, T]:
-        """The same task with options. key: instead of the intent's. wait: how long `run` waits for one who has it."""
+        """The same task with options. key: instead of the intent's. wait: how long `run` waits for one who has it.
+
+        transaction: a connection of your own to the store's database, in whose transaction `enqueue` accepts the task.
+        """
         if transaction is not None:
-            raise Misuse(
-                "using(transaction=...) enqueues within a PostgreSQL transaction of yours, and this store is SQLite, which "
-                "has one writer; enqueue after your commit, with a key"
-            )
+            self._app.expect_postgres()
         if run_at is not None and run_at.tzinfo is None:
             raise Misuse(f"run_at={run_at} has no time zone; write datetime.now(timezone.utc) + ...")
         if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) > 1000:
             raise Misuse(f"priority must be an int from -1000 to 1000 (higher is sooner), not {priority!r}")
-        return Task(self._app, self._work, Options(key, tenant, priority, run_at, wait))
+        return Task(self._app, self._work, Options(key, tenant, priority, run_at, wait, transaction))
 
     def order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Order:
         """The task as data, checked against the handler's signature."""
@@ -225,22 +225,31 @@ class Task(Generic[P, T]):
         return Order(self._app.tenant_of(options.tenant), work.first_name, key, data, work.queue, options.priority, due)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
-        """Accept the task, durably. The same key again is the same task."""
+        """Accept the task, durably (in a transaction of yours: with your commit). The same key again is the same task."""
         not_in_loop(f"{self.name}.enqueue", f"await {self.name}.aenqueue(...)")
-        return self._app.accept(self.order(args, kwargs))
+        return self._app.accept(self.order(args, kwargs), self._options.transaction)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
         """The awaitable twin of `enqueue`."""
-        return await self._app.aaccept(self.order(args, kwargs))
+        return await self._app.aaccept(self.order(args, kwargs), self._options.transaction)
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Accept the task and make one attempt in this very process; its recorded result if it is done; else `Unsettled`."""
         not_in_loop(f"{self.name}.run", f"await {self.name}.arun(...)")
+        self._not_in_transaction()
         return cast(T, drive.run(self._app.run_here(self._work, self.order(args, kwargs), self._options.wait)))
 
     async def arun(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """The awaitable twin of `run`."""
+        self._not_in_transaction()
         return cast(T, await drive.arun(self._app.run_here(self._work, self.order(args, kwargs), self._options.wait)))
+
+    def _not_in_transaction(self) -> None:
+        if self._options.transaction is not None:
+            raise Misuse(
+                f"task {self.name}: run(...) needs a task that is on record, and with transaction= it is only after your commit; "
+                f"write enqueue(...), and run it when you have committed"
+            )
 
     if not TYPE_CHECKING:  # to a type checker it has no call at all
 
@@ -261,5 +270,7 @@ class Options:
         priority: int = 0,
         run_at: datetime | None = None,
         wait: timedelta = timedelta(0),
+        transaction: Executes | None = None,
     ) -> None:
         self.key, self.tenant, self.priority, self.run_at, self.wait = key, tenant, priority, run_at, wait
+        self.transaction = transaction

@@ -28,6 +28,12 @@ SAYS = {
         "worked on:   delivery acknowledged, execution succeeded, effect confirmed, attempt 2",
         "mails sent:  1; the task's result: act_", "lost", "lease_lost", "found", "finished",
     ],
+    "one_transaction.py": [
+        "orders: ['o2', 'o3']", "tasks:  ['o2', 'o3']",
+        "cut before the server heard of it: paid o2; intended void disproved intended confirmed finished",
+        "cut after the server heard of it: paid o3; intended confirmed finished",
+        "payments: [('o2', 4200), ('o3', 4200)]",
+    ],
     "pydantic_ai_agent.py": [
         "tools: refund(order_id, cents) send_mail(order_id, text)", "attempt 2", "already_done",
         "result: The customer has the money and knows it.", "refunds made: 1, mails sent: 1",

@@ -22,8 +22,8 @@ MODULES = (semel, semel.testing, provider)
 # What other parts of semel call on public objects, and users do not.
 INTERNAL = {
     "App": {
-        "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "within", "locate", "opened", "accept",
-        "aaccept", "run_here", "result_of", "aresult_of",
+        "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "within", "locate", "address", "opened",
+        "accept", "aaccept", "run_here", "expect_postgres", "result_of", "aresult_of",
     },
     "Effects": {"row"},
     "Task": {"order"},

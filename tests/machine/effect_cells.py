@@ -38,7 +38,8 @@ class Bench:
         for event in decided.events:
             self.seq += 1
             at = 1000 * self.seq if self.now is None else self.now
-            self.effect = e.apply(self.effect, event, self.seq, at)  # type: ignore[arg-type]
+            if isinstance(event, j.OfEffect):
+                self.effect = e.apply(self.effect, event, self.seq, at)
         return self
 
 
@@ -190,6 +191,32 @@ def confirmed_second() -> Bench:
     return unended().do(intend(again=True)).do(e.Confirm(KEY, 2, SECOND, "msg-1"))
 
 
+ATOMIC = ("atomic", "ask:300000")
+
+
+def atomic() -> Bench:
+    """It writes in the transaction of its confirm, which is under way."""
+    return submitted(recovery=ATOMIC)
+
+
+def atomic_lost() -> Bench:
+    return atomic().do(e.Lose(KEY, 1, FIRST, "no answer", ended=False))
+
+
+def atomic_voided() -> Bench:
+    """Its place was taken: the confirm is not there, and cannot be any more. Its code may still run."""
+    return atomic_lost().do(e.Void(KEY, 1, SECOND))
+
+
+def atomic_voided_anew() -> Bench:
+    return atomic_voided().do(intend(recovery=ATOMIC))
+
+
+def atomic_conflict() -> Bench:
+    """Its function ended the transaction by itself: the journal alone cannot say."""
+    return atomic_lost().do(e.Settle(KEY, SECOND, "conflict", "atomic", reason="the function committed"))
+
+
 def assumed() -> Bench:
     """Nobody remembers it: the store went back, and may have forgotten it (R20)."""
     return Bench().do(intend(token=IN_EPOCH, doubt=DOUBT))
@@ -218,7 +245,8 @@ STATES: dict[str, Callable[[], Bench]] = {
         unfenced_child_ended, resubmitted_lost,
         resubmitted_disproved, resubmitted_barred,
         told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
-        conflict, conflict_answered, answered_conflict, confirmed, confirmed_unrecorded, confirmed_second,
+        conflict, conflict_answered, answered_conflict, atomic, atomic_lost, atomic_voided, atomic_voided_anew,
+        atomic_conflict, confirmed, confirmed_unrecorded, confirmed_second,
         assumed, assumed_unfenced, assumed_anew, assumed_not_found,
     )
 }  # fmt: skip
@@ -234,6 +262,11 @@ Make = Callable[[e.Effect | None], e.EffectCommand]
 
 def _of_last(make: Callable[[int, int], e.EffectCommand]) -> Make:
     return lambda effect: make(*last(effect))
+
+
+def _void_of_its_own(effect: e.Effect | None) -> e.EffectCommand:
+    last = effect.sent[-1] if effect else None
+    return e.Void(KEY, last.n, last.token, (last.task, last.attempt)) if last else e.Void(KEY, 1, FIRST, ("t1", 1))
 
 
 def _answer(verdict: str, *, stopped: bool = False, behind: int = 0) -> Make:
@@ -282,6 +315,10 @@ COMMANDS: dict[str, Make] = {
     "settle_unavailable": _settle("unavailable"),
     "credit_first": lambda _: e.Credit(KEY, 1, SECOND),
     "credit_second": lambda _: e.Credit(KEY, 2, SECOND),
+    "void": _of_last(lambda n, _: e.Void(KEY, n, SECOND)),
+    "void_own": _void_of_its_own,
+    "void_rivals": _of_last(lambda n, _: e.Void(KEY, n, SECOND, ("t9", 1))),
+    "void_unknown_n": lambda _: e.Void(KEY, 7, SECOND),
     "answer_confirmed": _answer("confirmed"),
     "answer_not_found": _answer("not_found"),
     "answer_not_found_stopped": _answer("not_found", stopped=True),
@@ -312,10 +349,13 @@ def standings(command: str) -> dict[str, tuple[e.Standing, dict[str, Any]]]:
 
 def apply_all(effect: e.Effect | None, events: Iterable[j.Happened]) -> e.Effect | None:
     """The effect after events that were decided on it."""
+    seq = effect.version if effect else 0
     for event in events:
-        assert isinstance(event, j.OfEffect)
-        seq = effect.version + 1 if effect else 1
-        effect = e.apply(effect, event, seq, 1000 * seq)
+        seq += 1
+        if isinstance(event, j.OfEffect):
+            effect = e.apply(effect, event, seq, 1000 * seq)
+        else:
+            assert isinstance(event, j.Void)  # it takes a place, and says nothing of any effect
     return effect
 
 

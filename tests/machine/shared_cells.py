@@ -144,11 +144,21 @@ def confirmed_other() -> SharedBench:
     return bench.do(OTHER, e.Confirm(SHARED, *bench.last, "msg-1"))
 
 
+def atomic_mine() -> SharedBench:
+    bench = none()
+    return bench.do(MINE, bench.intend(MINE, recovery=("atomic", "ask:300000")))
+
+
+def atomic_lost_other() -> SharedBench:
+    bench = none().do(OTHER, none().intend(OTHER, recovery=("atomic", "ask:300000")))
+    return bench.do(OTHER, t.LoseLease("s9", "watched", NOW))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
-        taken_over_lost, told_other, conflict_other, confirmed_other,
+        taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
     )
 }  # fmt: skip
 
@@ -199,6 +209,8 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "settle_not_found": lambda b, token: e.Settle(SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9),
     "settle_not_found_before": lambda b, token: e.Settle(SHARED, token, "not_found", "lookup:find", waited_ms=9, seen=1),
     "credit": lambda b, token: e.Credit(SHARED, 1, token),
+    "void": lambda b, token: e.Void(SHARED, b.last[0], token),
+    "void_own": lambda b, token: e.Void(SHARED, b.last[0], token, (MINE, b.tasks[MINE].attempt)),
     "answer_confirmed": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version),
     "answer_not_found": lambda b, _: e.Answer(SHARED, "not_found", "alice", b.key.version),
     "answer_conflict": lambda b, _: e.Answer(SHARED, "conflict", "alice", b.key.version),

@@ -40,6 +40,7 @@ DECIDING: dict[type, set[str]] = {
     e.NoteSenderGone: {"session", "dead"},
     e.Settle: {"verdict", "how", "waited_ms", "seen"},
     e.Credit: {"n"},
+    e.Void: {"n", "sender"},
     e.Answer: {"verdict", "seen", "stopped"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
@@ -52,6 +53,7 @@ WRITTEN_DOWN: dict[type, set[str]] = {
     e.NoteSenderGone: set(),
     e.Settle: {"token", "result", "reason", "settle_ms"},
     e.Credit: {"token"},
+    e.Void: {"token"},
     e.Answer: {"by", "result", "reason"},
 }  # fmt: skip
 

@@ -296,3 +296,31 @@ def test_the_names_of_rungs_are_what_the_journal_holds() -> None:
     assert [str(rung) for rung in (RESEND, ALWAYS, LOOKUP, ASK, REPEAT)] == [
         "resend:86400000", "resend:always", "lookup:30000", "ask:300000", "repeat",
     ]  # fmt: skip
+
+
+# --- Atomic: the journal says what happened ---------------------------------------------------------------------------
+
+
+def test_an_atomic_submission_is_ruled_out_at_once_whoever_sent_it() -> None:
+    """No settle, no quiet sender: what takes its confirm's place in the journal is all the proof there is to have."""
+    lost = c.atomic_lost().effect
+    assert lost is not None and not lost.quiet
+    assert r.next_move(lost, (r.Rung("atomic"), r.Rung("ask", settle_ms=300_000)), facts(waited=-1)) == r.RuleOut(1)
+
+
+def test_what_the_code_declares_by_now_does_not_make_an_atomic_submission_of_another() -> None:
+    """By what was recorded with the intent: a call over HTTP leaves nothing in the journal that could be missing."""
+    declared = (r.Rung("atomic"), r.Rung("ask", settle_ms=300_000))
+    sent = c.unended().effect
+    assert sent is not None and sent.recovery[0].startswith("lookup")
+    assert isinstance(r.next_move(sent, declared, facts()), r.Person)
+    atomic = c.atomic_lost().effect
+    assert atomic is not None
+    assert r.next_move(atomic, (r.Rung("resend", None),), facts()) == r.RuleOut(1), "and the other way round"
+
+
+def test_an_atomic_submission_whose_function_ended_its_transaction_is_a_persons() -> None:
+    strange = c.atomic_conflict().effect
+    assert strange is not None
+    assert isinstance(r.next_move(strange, (r.Rung("atomic"),), facts()), r.Person)
+    assert isinstance(e.decide(strange, e.Void(c.KEY, 1, c.SECOND), e.Standing()), Refusal)

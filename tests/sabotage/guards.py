@@ -21,6 +21,8 @@ TENANTS = ("tests/app/test_tenants.py",)
 ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
+CELLS = ("tests/machine/test_cells_effects.py",)
+ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 
 
 @dataclass(frozen=True)
@@ -196,4 +198,31 @@ GUARDS = (
           "            except StoreUnavailable as error:\n                self._away(error)\n                await self._rest(AWAY_SECONDS)",
           "            except StoreUnavailable as error:\n                raise", AWAY),
     Guard("a store that is away keeps no worker from stopping", "worker.py", "timeout=GIVE_BACK_SECONDS)\n        for one", "timeout=None)\n        for one", STOP),
+    # --- one transaction for two ---
+    Guard("R7 an Atomic effect cannot be committed without its confirm", "store/sql/postgres_schema.sql",
+          "IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN", "IF false THEN",
+          (f"{ATOMIC}it_cannot_commit_or_roll_back_by_itself",)),
+    Guard("R7 an Atomic effect is committed with a confirm only", "engine/atomic.py",
+          "if isinstance(draft, Refusal) or not _confirms(draft):", "if isinstance(draft, Refusal):",
+          (f"{ATOMIC}one_whose_task_was_given_back_lands_nothing",)),
+    Guard("R5 an Atomic confirm lands under the session's guard", "engine/ledger.py",
+          "return Draft(decided, Change(identity, (part,), guard), after, head)", "return Draft(decided, Change(identity, (part,)), after, head)",
+          (f"{ATOMIC}a_fenced_session_lands_nothing",)),
+    Guard("R7 the journal speaks for what was recorded as Atomic alone", "machine/recovery.py",
+          "if effect.atomic and not effect.conflict:", 'if rungs[0].kind == "atomic" and not effect.conflict:', RECOVERY),
+    Guard("R7 only an Atomic submission is ruled out by the journal", "machine/effects.py", "if not effect.atomic or effect.conflict:", "if False:", CELLS),
+    Guard("R7 a transaction that its function ended is a person's", "store/pgatomic.py", "self.strange = not failed", "self.strange = False",
+          (f"{ATOMIC}one_that_ends_its_transaction_all_the_same_waits_for_a_person",)),
+    Guard("R7 a lent connection is dead when its effect has ended", "store/pgatomic.py", "        if self.over:\n            gen.close()", "        if False:\n            gen.close()",
+          (f"{ATOMIC}a_connection_that_was_kept_is_dead",)),
+    Guard("R16 the server ends an Atomic transaction that stands still", "store/pgatomic.py", "int(idle_seconds * 1000)", "int(idle_seconds * 1000000)",
+          (f"{ATOMIC}one_that_outlives_its_timeout_can_never_land",)),
+    Guard("a borrowed connection is to the store's own database", "store/pgborrowed.py", "if store != info.id:", "if False:",
+          (f"{BORROWED}another_database_is_refused_and_its_transaction_lives_on",)),
+    Guard("a borrowed connection commits no part of a task", "store/pgborrowed.py", "if raw.autocommit and status is TransactionStatus.IDLE:", "if False:",
+          (f"{BORROWED}a_transaction_block_on_an_autocommit_connection",)),
+    Guard("a key that is taken fails no borrowed transaction", "store/sql/postgres.sql", "ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING task", "RETURNING task",
+          (f"{BORROWED}a_key_that_another_transaction_has_in_hand_is_waited_for",)),
+    Guard("SQLAlchemy knows that its transaction has begun", "store/pgborrowed.py", 'if callable(begun := getattr(transaction, "in_transaction", None)) and not begun():', "if False:",
+          (f"{BORROWED}sqlalchemy",)),
 )  # fmt: skip

@@ -184,14 +184,9 @@ def test_what_is_not_there_yet_is_refused_where_it_is_a_parameter(tmp_path: Path
     for asked in ({"approve": True}, {"identity": lambda: {}}, {"redact": ("to",)}):
         with pytest.raises(semel.Misuse, match=next(iter(asked))):
             app.effect(intent=(), **asked)  # type: ignore[arg-type]
-    with pytest.raises(semel.Misuse, match="Atomic"):
-        app.effect(intent=(), recovery=semel.Atomic())(mail)
     for limits in (semel.Limits(usd="1"), semel.Limits(tokens=1)):
         with pytest.raises(semel.Misuse, match="usd"):
             app.task(intent=(), limits=limits)
-    task = app.task(intent=())(handler)
-    with pytest.raises(semel.Misuse, match="transaction"):
-        task.using(transaction=object())  # type: ignore[arg-type]
 
 
 def mail(submission: semel.Submission, to: str) -> str:
@@ -223,7 +218,7 @@ OWNERS = {
 }
 # Public methods that wait for no store: they declare, describe, or are the doors of the engine, the worker and the CLI.
 COLOURLESS = {"App.effect", "App.step", "App.task", "App.work", "Task.using", "Task.order", "Effects.row", "App.open_store",
-              "App.expect_store", "App.load", "App.be_worker", "App.tenant_of", "App.within",
+              "App.expect_store", "App.expect_postgres", "App.load", "App.be_worker", "App.tenant_of", "App.within",
               "App.locate", "App.opened", "App.run_here"}  # fmt: skip
 OF_THE_ENGINE = {"App.accept", "App.result_of"}  # behind Task.enqueue and Ref.result, which say no in a loop
 PLAIN = [

@@ -49,6 +49,8 @@ def _does(move: r.Move, x: e.Effect) -> str:
         return "a worker believes the evidence that came in late"
     if isinstance(move, r.Again):
         return "a worker sends the recorded call again, with the same key"
+    if isinstance(move, r.RuleOut):
+        return "a worker reads it off the journal, where its confirm would be"
     if isinstance(move, r.Look):
         return "a worker asks the provider"
     return "a worker watches settle"
@@ -67,6 +69,9 @@ def _when(desk: Desk, task: TaskRow | None) -> str:
     return f", at {clock(task.due)} (in {duration(wait)})" if wait > 0 else ", as soon as one is free"
 
 
+_RUNGS = {"lookup": "ask the provider", "ask": "ask a person", "repeat": "repeat it", "atomic": "read it off the journal"}
+
+
 def ladder(x: e.Effect) -> str:
     """The recorded recovery ladder in words."""
     said = []
@@ -76,7 +81,7 @@ def ladder(x: e.Effect) -> str:
             within = f" within {duration(rung.within_ms)}" if rung.within_ms is not None else ", always"
             said.append(f"send it again{within}")
         else:
-            said.append({"lookup": "ask the provider", "ask": "ask a person", "repeat": "repeat it"}[rung.kind] + settle)
+            said.append(_RUNGS[rung.kind] + settle)
     return ", then ".join(said)
 
 

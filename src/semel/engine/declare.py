@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from semel.engine.data import Parameters, Result, hints_of
 from semel.errors import Misuse
+from semel.machine.effects import ATOMIC
 from semel.machine.recovery import Rung
 from semel.model import Ask, Atomic, Limits, Lookup, Recovery, Repeat, Resend, Retry, Submission
 
@@ -59,6 +60,11 @@ class Effect:
     def first_name(self) -> str:
         """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
         return self.formerly[0] if self.formerly else self.name
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it writes in the ledger's own database."""
+        return self.rungs[0].kind == ATOMIC
 
 
 @dataclass(frozen=True)
@@ -174,6 +180,8 @@ def exceptions(not_done: object, what: str) -> tuple[type[Exception], ...]:
 def ladder(recovery: Recovery | list[Recovery], what: str, parameters: Parameters) -> tuple[tuple[Rung, ...], dict[int, Looked]]:
     """The rungs, a person last, and the lookups by the index of their rung."""
     declared = list(recovery) if isinstance(recovery, list | tuple) else [recovery]
+    if len(declared) > 1 and any(isinstance(r, Atomic) for r in declared):
+        raise Misuse(f"{what}: Atomic() is exact, and leaves nothing to another rung; write recovery=semel.Atomic()")
     if not any(isinstance(r, Ask) for r in declared):
         declared.append(Ask())
     rungs, lookups = [], {}
@@ -188,10 +196,7 @@ def ladder(recovery: Recovery | list[Recovery], what: str, parameters: Parameter
         elif isinstance(rung, Repeat):
             rungs.append(Rung("repeat"))
         elif isinstance(rung, Atomic):
-            raise Misuse(
-                f"{what}: Atomic() writes in a PostgreSQL ledger, which this version of semel does not have yet; "
-                f"write through a Resend(within=None) or a Lookup instead"
-            )
+            rungs.append(Rung(ATOMIC))
         else:
             raise Misuse(f"{what}: {rung!r} is no recovery; write recovery=semel.Ask()")
     return tuple(rungs), lookups

@@ -6,6 +6,7 @@ The state here is ahead of the store by what is queued. If a rival was faster, a
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import threading
@@ -90,6 +91,16 @@ class Desk:
 
 
 @dataclass(slots=True)
+class Draft:
+    """A decision that lands in a transaction which is not the writer's. after, head: where it leaves its one stream."""
+
+    decision: e.Decision
+    change: Change
+    after: tasks.Task | tasks.Key
+    head: Head
+
+
+@dataclass(slots=True)
 class Proposal:
     """A decision on its way: `ticket` is None if it changes nothing."""
 
@@ -118,6 +129,10 @@ def part_of_task(
     keys = [event.key for event in events if isinstance(event, j.OfEffect)]
     tables = projection.of_task(tenant, before, after, keys)
     return Part(tenant, stream, head, rows, tables), after, Head(rows[-1].seq, rows[-1].hash) if rows else head
+
+
+def _nothing(command: e.Confirm) -> Refusal:
+    return Refusal(Code.STALE_VIEW, f"submission {command.n} is settled, and its end is on record")
 
 
 class KeyStream:
@@ -217,14 +232,14 @@ class Ledger:
 
     def _propose_shared(self, command: e.EffectCommand, guard: Guard | None, waited_for: bool) -> Proposal | Refusal:
         stream = self.key_stream(command.key)
-        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer):
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer | e.Void):
             stream.refresh(self.desk.store)
         decided = tasks.decide_shared(stream.state, self.state, command, self.shared(), guard.epoch if guard else 0)
         if isinstance(decided, Refusal):
             return decided
         mine, decision = decided
         checks = self._checks(command)
-        if isinstance(command, e.Intend | e.Settle | e.Credit) and not mine:
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Void) and not mine:
             checks = (*checks, (self.tenant, self.state.id, self.head.seq))  # still ours, or the key's change must not land
         return self._queue(decision, mine, {command.key: decision.events}, guard, checks, waited_for)
 
@@ -280,6 +295,41 @@ class Ledger:
         if changed:
             ticket.then(lambda: self._settled(tuple(changed)))
         return Proposal(decision, ticket, self.generation)
+
+    # --- in a transaction that is not the writer's ---
+
+    def drafted(self, command: e.Confirm, guard: Guard) -> Draft | Refusal:
+        """Decide on what is known here, and move nothing: if it lands, `landed` is told; else others have moved on."""
+        with self.lock:
+            identity, at = change_id(), self.desk.clock.wall_ms()
+            if command.key in self.keys:
+                stream = copy.copy(self.keys[command.key])
+                shared = tasks.decide_shared(stream.state, self.state, command, self.shared())
+                if isinstance(shared, Refusal):
+                    return shared
+                if not shared[1].events:
+                    return _nothing(command)
+                part = stream.part(shared[1].events, actor=self.actor, at=at, id=identity)
+                return Draft(shared[1], Change(identity, (part,), guard), stream.state, stream.head)
+            decided = tasks.decide(self.state, command, self.shared())
+            if isinstance(decided, Refusal):
+                return decided
+            if not decided.events:
+                return _nothing(command)
+            part, after, head = part_of_task(
+                self.tenant, self.state, self.head, decided.events, actor=self.actor, token=self.state.token, at=at, id=identity
+            )
+            return Draft(decided, Change(identity, (part,), guard), after, head)
+
+    def landed(self, draft: Draft) -> None:
+        """It is on record. What was queued on the row before it will be answered Stale, and then all is read again."""
+        with self.lock:
+            (part,) = draft.change.parts
+            stream = self.keys.get(part.stream)
+            if stream is not None and stream.head == part.expect and isinstance(draft.after, tasks.Key):
+                stream.state, stream.head = draft.after, draft.head
+            elif stream is None and self.head == part.expect and isinstance(draft.after, tasks.Task):
+                self.state, self.head = draft.after, draft.head
 
     def _settled(self, keys: Iterable[str]) -> None:
         with self.lock:

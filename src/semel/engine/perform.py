@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import recover
+from semel.engine import atomic, recover
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -67,6 +67,8 @@ class Doing:
 
 def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict[str, Any], occurrence: str = "") -> Called:
     """The call as data, and its key. Raises `Misuse` that names the field; nothing has happened then."""
+    if effect.atomic:
+        attempt.runtime.lender(effect)
     values = effect.parameters.bind(args, kwargs)
     data = effect.parameters.encode(values)
     for name in effect.intent:
@@ -226,7 +228,8 @@ def submit(
         deadline=deadline,
         now=attempt.clock.boot,
     )
-
+    if effect.atomic and (lender := runtime.lender(effect)) is not None:
+        return (yield from atomic.submit(attempt, effect, doing, code, submission, values, lender))
     acting = Acting()
 
     def ended(outcome: Returned | Raised) -> None:

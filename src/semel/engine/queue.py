@@ -45,6 +45,12 @@ def check_name(value: object, field: str) -> None:
 
 def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
     """The id the task gets if its key is new, and the ticket that tells: Landed, or Exists with the id it has."""
+    task, change = birth(desk, order)
+    return task, desk.writer.submit(change)
+
+
+def birth(desk: Desk, order: Order) -> tuple[str, Change]:
+    """The change that brings a task into being if its key is new, and the id it gets then."""
     for field in ("tenant", "kind", "key"):
         check_name(getattr(order, field), field)
     task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
@@ -53,8 +59,7 @@ def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
         task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at, store.epoch, store.window
     )
     part, _, _ = part_of_task(order.tenant, None, START, (event,), actor=order.actor, token=0, at=at, id=identity)
-    create = (order.tenant, order.kind, order.key, task)
-    return task, desk.writer.submit(Change(identity, (part,), create=create))
+    return task, Change(identity, (part,), create=(order.tenant, order.kind, order.key, task))
 
 
 def accepted(task: str, outcome: Outcome) -> str:

@@ -64,10 +64,14 @@ def beyond_proof(known: e.Effect) -> bool:
     return any(s.beyond_proof for s in known.open)
 
 
-def act(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Again) -> Generator[Request, Any, None]:
+def act(
+    attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.RuleOut | r.Again
+) -> Generator[Request, Any, None]:
     """The moves that ask nobody."""
     if isinstance(move, r.Credit):
-        yield from attempt.ledger.commit(e.Credit(known.key, move.n, attempt.token))
+        yield from settle(attempt, e.Credit(known.key, move.n, attempt.token))
+    elif isinstance(move, r.RuleOut):
+        yield from settle(attempt, e.Void(known.key, move.n, attempt.token))
     elif isinstance(move, r.Believe):
         waited = attempt.facts(known).waited_ms
         yield from settle(
@@ -97,7 +101,7 @@ def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, An
         yield from attempt.park(why, key, ms)
 
 
-def settle(attempt: Attempt, command: e.Settle) -> Generator[Request, Any, bool]:
+def settle(attempt: Attempt, command: e.Settle | e.Credit | e.Void) -> Generator[Request, Any, bool]:
     """Land a verdict; False: the machine does not believe it (yet). A lost lease suspends."""
     decided = yield from attempt.ledger.commit(command, guard=attempt.session.guard)
     if isinstance(decided, Refusal) and decided.code in (Code.STALE_TOKEN, Code.FENCED):

@@ -23,7 +23,7 @@ from semel.engine.standing import Standing
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.model import Awaits
-from semel.store.contract import Store
+from semel.store.contract import Lends, Store
 from semel.store.witness import Witness
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog, watching_children
@@ -217,6 +217,16 @@ class Runtime:
             if in_loop():
                 follow_tasks(asyncio.get_running_loop())
             yield
+
+    def lender(self, effect: Effect) -> Lends | None:
+        """Who lends an `Atomic` effect its connection; None: it is played, and needs none. Raises `Misuse`."""
+        store = self.desk.store
+        if not isinstance(store, Lends):
+            raise Misuse(
+                f"effect {effect.name} is Atomic(): it writes in the ledger's own database, and this ledger is SQLite, which "
+                f"has one writer; use semel.App('postgresql://...'), or a Resend(within=None) or a Lookup"
+            )
+        return store
 
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function."""

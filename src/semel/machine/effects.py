@@ -12,6 +12,7 @@ For one key the world changes at most once, and what cannot be proved is called 
 | ambiguous                | found confirmed / not_found (R4)                   | confirmed / not_attempted              |
 | ambiguous                | found conflict / unavailable                       | ambiguous: a person / asked again      |
 | ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
+| submitted, ambiguous     | void: an `Atomic` submission's place is taken (R7) | as after its disproof                  |
 | confirmed                | intend                                             | the recorded result, or a refusal (R9) |
 
 The state is not stored: it is read off the submissions, so no event can set it wrongly.
@@ -26,6 +27,7 @@ from semel.model import Code, EffectState, Json, Refusal
 
 EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
 NOT_DONE, RETURNED, RAISED = "not_done", "returned", "raised"
+ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own database
 PERSON = "person"  # how a not_found is settled that a person answered
 
 
@@ -127,6 +129,11 @@ class Effect:
     def quiet(self) -> bool:
         """Whether no sender of an open submission can act any more."""
         return all(s.quiet for s in self.open)
+
+    @property
+    def atomic(self) -> bool:
+        """Whether what is open of it was sent in the transaction of its confirm: then the journal says what happened."""
+        return self.recovery[:1] == (ATOMIC,)
 
     @property
     def told(self) -> Evidence | None:
@@ -266,7 +273,20 @@ class Credit:
     token: int
 
 
-EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer
+@dataclass(frozen=True, slots=True)
+class Void:
+    """Rule out submission `n` of an `Atomic` effect: its confirm is not on record, and from now on cannot be (R7).
+
+    token: of the attempt that asks. sender: its task and attempt, if it is its own submission, whose COMMIT was not answered.
+    """
+
+    key: str
+    n: int
+    token: int
+    sender: tuple[str, int] | None = None
+
+
+EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Void
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,6 +348,8 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         return _settle(effect, command, standing)
     if isinstance(command, Credit):
         return _credit(effect, command, standing)
+    if isinstance(command, Void):
+        return _void(effect, command, standing)
     return _answer(effect, command)
 
 
@@ -503,6 +525,20 @@ def _credit(effect: Effect, c: Credit, standing: Standing) -> Decision | Refusal
     if found.outcome == RETURNED:
         return Decision((j.Confirmed(c.key, c.n, found.result, found.reason, "evidence"),))
     return Decision((j.Disproved(c.key, c.n, found.reason, detail=found.result),))
+
+
+def _void(effect: Effect, c: Void, standing: Standing) -> Decision | Refusal:
+    """R7: the confirm was decided on the row before this one's place, or earlier. It is not there, so it never will be."""
+    if not standing.current:
+        return _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
+    sub = effect.submission(c.n)
+    if sub is None or not sub.open or effect.told is not None:
+        return _no(Code.STALE_VIEW, f"submission {c.n} of {effect.name} is settled")
+    if not sub.lost and c.sender != (sub.task, sub.attempt):
+        return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
+    if not effect.atomic or effect.conflict:
+        return _no(Code.STALE_VIEW, f"the journal alone cannot say whether {effect.name} happened")
+    return Decision((j.Void(), j.Disproved(c.key, c.n, "its transaction did not commit, and cannot any more")))
 
 
 def _answer(effect: Effect, c: Answer) -> Decision | Refusal:

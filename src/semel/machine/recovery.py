@@ -18,7 +18,7 @@ MARGIN_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """One declared recovery. kind: resend, lookup, repeat, ask. within_ms: of resend; None: a conditional write."""
+    """One declared recovery. kind: resend, lookup, repeat, ask, atomic. within_ms: of resend; None: a conditional write."""
 
     kind: str
     within_ms: int | None = None
@@ -72,6 +72,13 @@ class Believe:
 
 
 @dataclass(frozen=True, slots=True)
+class RuleOut:
+    """Submission `n` wrote in the transaction of its confirm, which the journal does not hold: take its place there."""
+
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Nothing can be done for so long."""
 
@@ -86,7 +93,7 @@ class Person:
     why: str
 
 
-Move = Credit | Again | Look | Believe | Wait | Person
+Move = Credit | Again | Look | Believe | RuleOut | Wait | Person
 
 
 def margin_ms(within_ms: int) -> int:
@@ -101,6 +108,8 @@ def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int = 
     for sent in effect.open:
         if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):
             return Credit(sent.n)
+    if effect.atomic and not effect.conflict:  # by what was recorded: what the code declares by now says nothing of it
+        return RuleOut(effect.open[0].n)
     if effect.answered is not None:
         return _answered(effect, rungs, facts)
     if effect.conflict:

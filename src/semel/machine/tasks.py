@@ -422,7 +422,7 @@ def decide_shared(
         stand = standing(task, command, shared)
         command = replace(command, token=next_token(key, epoch))
         join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
-    elif isinstance(command, e.Settle | e.Credit):
+    elif isinstance(command, e.Settle | e.Credit | e.Void):
         stand = e.Standing(current=task.owned(command.token))
     else:
         stand, join = e.Standing(current=getattr(command, "token", 0) == key.token), _goes_on(task, command)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
@@ -137,6 +137,20 @@ class Claims:
     """The answer to a ClaimUnit."""
 
     tasks: tuple[ClaimedTask, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """A lent transaction ended without its commit, with proof. error: what ended it."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The COMMIT of a lent transaction was sent, and not answered (R7). error: what came instead."""
+
+    error: BaseException
 
 
 Outcome = Landed | Stale | Fenced | Exists | Claims | Broken | Busy
@@ -317,4 +331,51 @@ class Store(Protocol):
 
     def changed(self) -> int:
         """A number that moves when another process has written: a hint to look, never the only reason."""
+        ...
+
+
+ENDED_BY_ITSELF = "the function ended its transaction by itself, and nobody knows with what in it"
+
+
+class Lent(Protocol):
+    """A transaction of one `Atomic` effect's, open from the beginning; used by one thread at a time."""
+
+    @property
+    def strange(self) -> bool:
+        """Whether the function ended it by itself, and nobody knows with what in it."""
+        ...
+
+    def connection(self, is_async: bool) -> Any:
+        """A connection of the driver's, for the effect's function, in this transaction; it can neither commit nor close it."""
+        ...
+
+    def take_back(self) -> None:
+        """The function has ended: nothing more is done on its connection."""
+        ...
+
+    def land(self, change: Change) -> Landed | Stale | Fenced | Busy | Broken | Undone | Unanswered:
+        """Write `change` beside what the function wrote, and commit both.
+
+        After Stale and Busy the transaction is open still. Broken: the function ended it by itself; nobody knows with what.
+        """
+        ...
+
+    def passing(self, error: BaseException) -> bool:
+        """Whether it is the database's or the network's trouble of the moment (a deadlock, a cut), and no mistake."""
+        ...
+
+    def end(self) -> None:
+        """Roll back what is open, and give the connection back. The second time nothing happens."""
+        ...
+
+
+@runtime_checkable
+class Lends(Protocol):
+    """A store in whose database an effect may write, in the transaction of its confirm (`Atomic`)."""
+
+    def lend(self, seconds: float, idle_seconds: float) -> Lent:
+        """Begin a transaction, waiting for a free connection, within `seconds`. Raises `StoreUnavailable`.
+
+        One statement in it may take `seconds`; when it stands still for `idle_seconds`, the server ends it.
+        """
         ...

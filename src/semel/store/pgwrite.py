@@ -46,7 +46,8 @@ class Transaction:
         claims = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, ClaimUnit)]
         if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
             return [Landed() for _ in units]  # barriers
-        self._begin([change for _, change in changes], [claim.guard.session for _, claim in claims])
+        first: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
+        self._begin(first, [change for _, change in changes], [claim.guard.session for _, claim in claims])
         batch, outcomes = self._judge(changes)
         calls = self._writing(batch.writes())
         told = batch.told
@@ -63,14 +64,22 @@ class Transaction:
         self._link.must_be_committed(answer)
         return [outcomes[at] for at in range(len(units))]
 
+    def within(self, change: Change) -> Outcome:
+        """Judge and write one change in a transaction that is open already, and do not commit."""
+        self._begin(self._link.locals(**self._lock_timeout()), [change], [])
+        batch, outcomes = self._judge([(0, change)])
+        if calls := self._writing(batch.writes()):
+            self._link.pipe(*calls)
+        return outcomes[0]
+
     # --- reading ---
 
-    def _begin(self, changes: Sequence[Change], sessions: Iterable[str]) -> None:
+    def _begin(self, first: Sequence[Call], changes: Sequence[Change], sessions: Iterable[str]) -> None:
         """One round trip: the transaction is open, what must not move is locked, what is there is known."""
         guards = sorted({c.guard.session for c in changes if c.guard} | set(sessions))
         streams = sorted({(p.tenant, p.stream) for c in changes for p in c.parts} | _checked(changes))
         keys = sorted({c.create[:3] for c in changes if c.create})
-        calls: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
+        calls: list[Call] = [*first]
         if guards:
             calls += [("lock_living", {"ids": text_array(guards)}), ("guards", {"ids": text_array(guards)})]
         calls += _locking(changes)
@@ -107,24 +116,9 @@ class Transaction:
     # --- writing ---
 
     def _writing(self, writes: Writes | None) -> list[Call]:
-        """The statements that write a batch, one for each kind, in the one order."""
         if writes is None:
             return []
-        kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
-            ("delete_ready", ReadyRow._fields, writes.ready_gone),
-            ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
-            ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
-            ("put_task", TaskRow._fields, writes.tasks),
-            ("insert_ready", ReadyRow._fields, writes.ready),
-            ("delete_inflight", InflightRow._fields, writes.inflight_gone),
-            ("insert_inflight", InflightRow._fields, writes.inflight),
-            ("put_effect", EffectRow._fields, writes.effects),
-            ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
-            ("insert_unknown", UnknownRow._fields, writes.unknown),
-        )
-        calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
-        if writes.epoch:
-            calls.append(("set_epoch", (str(writes.epoch),)))
+        calls = statements_of(writes)
         self.wrote = self.wrote or bool(calls)
         self._floors.lower(writes.ready)
         return calls
@@ -224,6 +218,26 @@ class Transaction:
             self.wrote = wrote
             return None
         return taken
+
+
+def statements_of(writes: Writes) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order."""
+    kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
+        ("delete_ready", ReadyRow._fields, writes.ready_gone),
+        ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
+        ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+        ("put_task", TaskRow._fields, writes.tasks),
+        ("insert_ready", ReadyRow._fields, writes.ready),
+        ("delete_inflight", InflightRow._fields, writes.inflight_gone),
+        ("insert_inflight", InflightRow._fields, writes.inflight),
+        ("put_effect", EffectRow._fields, writes.effects),
+        ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
+        ("insert_unknown", UnknownRow._fields, writes.unknown),
+    )
+    calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+    if writes.epoch:
+        calls.append(("set_epoch", (str(writes.epoch),)))
+    return calls
 
 
 def _checked(changes: Sequence[Change]) -> set[Stream]:

@@ -33,6 +33,7 @@ from semel.store.contract import (
     Witnessed,
     what_is_missing,
 )
+from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
@@ -51,7 +52,9 @@ BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
 
 
 class Postgres:
-    """A store in a PostgreSQL database, in a schema named semel. At most four connections. No I/O is shared with a fork.
+    """A store in a PostgreSQL database, in a schema named semel. At most four connections, and two for `Atomic` effects.
+
+    No I/O is shared with a fork.
 
     url: postgresql://user@host:port,host:port/database, or a libpq connection string; `?pgbouncer=1`: a pool in transaction
     mode is in between.
@@ -73,6 +76,7 @@ class Postgres:
         hints = Link(self._where, "hints", patience=5, settings={})
         self._hints = Hints(None if self._where.pgbouncer else hints)
         self._links = [self._writer, self._reader, self._beats, hints]
+        self._lender = Lender(self._where, {**WRITER, **more}, self._check)
         forks.opened(self)
 
     def _first_look(self) -> dict[str, str]:
@@ -132,11 +136,13 @@ class Postgres:
         """Close the connections; the second time nothing happens. In a forked child: leave the parent's alone."""
         if os.getpid() != self._pid:
             self._hints.abandon()
+            self._lender.abandon()
             for link in self._links:
                 link.abandon()
         elif not self._closed:
             self._closed = True
             self._hints.close()
+            self._lender.close()
             for link in self._links:
                 link.close()
             forks.closed(self)
@@ -260,6 +266,10 @@ class Postgres:
         if transaction.wrote:
             self._hints.tell()
         return outcomes
+
+    def lend(self, seconds: float, idle_seconds: float) -> Lent:
+        """A transaction for an `Atomic` effect, on a connection beside the four; of those there are two at most."""
+        return self._lender.lend(seconds, idle_seconds)
 
     # --- sessions ---
 

@@ -27,7 +27,7 @@ from semel.engine.requests import Sleep
 from semel.engine.runtime import Runtime
 from semel.errors import Misuse, StoreUnavailable
 from semel.model import Confirmed, NotFound, Submission, Verdict
-from semel.store.contract import Store, Unit
+from semel.store.contract import Lends, Store, Unit
 from semel.store.writer import Signal, Ticket, Writer
 
 Place = Literal["before", "during", "after"]
@@ -293,6 +293,10 @@ class Life(Runtime):
         known = attempt.ledger.effect(doing.key)
         effect = self.effects.get(known.name) if known is not None else None
         return super().guarded(fn if effect is None else self._stage.acting(self, effect), attempt, doing, acting)
+
+    def lender(self, effect: Effect) -> Lends | None:
+        """A fake writes nowhere."""
+        return None if effect.name in self._stage.fakes else super().lender(effect)
 
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function, played."""

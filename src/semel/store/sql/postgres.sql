@@ -343,3 +343,33 @@ INSERT INTO semel.meta (name, value) VALUES (%s, %s) ON CONFLICT (name) DO UPDAT
 SELECT current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('synchronous_commit'),
        current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
        current_setting('transaction_read_only'), pg_is_in_recovery(), (SELECT count(*)::int FROM pg_stat_replication);
+
+-- name: borrowed_schema
+-- In a transaction that is not ours, before anything is named that may not be there: an error would end it for its owner.
+SELECT count(*) > 0, coalesce(bool_and(pg_catalog.has_schema_privilege(n.oid, 'USAGE')), false)
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'semel' AND c.relname = 'meta';
+
+-- name: borrowed_key
+SELECT m.value, (
+    SELECT t.task FROM semel.task_key t
+    WHERE t.tenant = %(tenant)s::text AND t.kind = %(kind)s::text AND t.key = %(key)s::text
+) FROM semel.meta m WHERE m.name = 'id';
+
+-- name: borrowed_insert_key
+-- Waits for another transaction that has the key in hand; if that one commits, nothing is written, and there is no row.
+INSERT INTO semel.task_key (tenant, kind, key, task)
+SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[])
+ON CONFLICT (tenant, kind, key) DO NOTHING RETURNING task;
+
+-- name: atomic_begin
+INSERT INTO semel.unconfirmed (id) VALUES (%s);
+
+-- name: atomic_end
+DELETE FROM semel.unconfirmed WHERE id = %s RETURNING id;
+
+-- name: discard
+DISCARD ALL;
+
+-- name: constraints_now
+SET CONSTRAINTS ALL IMMEDIATE;

@@ -113,3 +113,22 @@ CREATE TABLE semel.session (
 CREATE TABLE semel.living (
     id text COLLATE "C" PRIMARY KEY
 ) WITH (autovacuum_vacuum_threshold = 100);
+
+-- The transaction of an `Atomic` effect holds a row here until its confirm is written beside what the effect wrote:
+-- whoever commits it before that, by whatever statement, is refused, and all of it is rolled back.
+CREATE TABLE semel.unconfirmed (
+    id text COLLATE "C" PRIMARY KEY
+) WITH (autovacuum_vacuum_threshold = 100);
+
+CREATE FUNCTION semel.an_atomic_effect_is_committed_with_its_confirm() RETURNS trigger LANGUAGE plpgsql AS
+$$ BEGIN
+    IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN
+        RAISE EXCEPTION 'an Atomic effect does not commit: semel does, together with its confirm'
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NULL;
+END $$;
+
+CREATE CONSTRAINT TRIGGER unconfirmed_is_never_committed AFTER INSERT ON semel.unconfirmed
+DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION semel.an_atomic_effect_is_committed_with_its_confirm();

@@ -56,6 +56,7 @@ BEGIN
     EXECUTE format('GRANT SELECT, INSERT ON semel.journal, semel.task_key TO %I', let_in.role);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE ON semel.task, semel.effect TO %I', let_in.role);
     EXECUTE format('GRANT SELECT, INSERT, DELETE ON semel.ready, semel.inflight, semel.unknown, semel.living TO %I', let_in.role);
+    EXECUTE format('GRANT SELECT, INSERT, DELETE ON semel.unconfirmed TO %I', let_in.role);  -- of no tenant: never committed
     EXECUTE format('GRANT UPDATE (task) ON semel.ready TO %I', let_in.role);
     EXECUTE format('GRANT UPDATE (id) ON semel.living TO %I', let_in.role);
     EXECUTE format('GRANT SELECT, INSERT, UPDATE (beat, nonce, fenced) ON semel.session TO %I', let_in.role);
