@@ -83,9 +83,25 @@ def test_migrate_makes_a_file_and_then_has_nothing_to_do(fresh: Office) -> None:
     assert fresh.json("tasks")["tasks"] == []
 
 
+def test_migrate_permits_longer_leases(office: Office) -> None:
+    late = """import semel; from datetime import timedelta
+app = semel.App(lease=timedelta(seconds=90))
+try:
+    app.work('k', kind='x').__enter__()
+except semel.Misuse as error:
+    print(error)
+"""
+    assert "semel migrate --largest-lease 90" in office.python(late)
+    assert "A lease may be 90 s long now" in office.look("migrate", "--largest-lease", "90").stdout
+    assert office.python(late) == ""
+    assert "a process with a lease of 90 s is at work" in office.look("migrate", "--largest-lease", "60", code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        (("--largest-lease", "0"), "is no lease"),
+        (("--largest-lease", "1e9"), "is no lease"),
         (("--tenant-role", "acme_app=acme"), "is for PostgreSQL"),
         (("--tenant-role", "acme_app="), "is not ROLE=TENANT"),
         (("--store", "sqlite:///:memory:"), "lives in its own process alone"),

@@ -77,6 +77,9 @@ def show(found: Examined) -> None:
 # --- migrate --------------------------------------------------------------------------------------------------------
 
 
+LONGEST_LEASE = 3600
+
+
 class Migrated(NamedTuple):
     """What was done. before: the schema's version; 0: there was none."""
 
@@ -84,6 +87,7 @@ class Migrated(NamedTuple):
     before: int
     after: int
     roles: dict[str, str]
+    largest_lease: float | None = None
 
 
 def roles_of(texts: Sequence[str]) -> dict[str, str]:
@@ -98,8 +102,28 @@ def roles_of(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def migrate(url: str, roles: dict[str, str]) -> Migrated:
-    """Make the schema, or upgrade it; then let roles in. Raises `Misuse`, `StoreUnavailable`."""
+def migrate(url: str, roles: dict[str, str], largest_lease: float | None = None) -> Migrated:
+    """Make the schema, or upgrade it; then let roles in, and permit longer leases. Raises `Misuse`, `StoreUnavailable`."""
+    if largest_lease is not None and not 1 <= largest_lease <= LONGEST_LEASE:
+        raise Misuse(f"--largest-lease {largest_lease:g} is no lease; write seconds, 1 to {LONGEST_LEASE}: --largest-lease 60")
+    done = _migrate(url, roles)
+    if largest_lease is not None:
+        _permit(url, largest_lease)
+    return done._replace(largest_lease=largest_lease)
+
+
+def _permit(url: str, seconds: float) -> None:
+    store = open_store(url)
+    try:
+        longer = max((row.ttl_ms for row in store.sessions()), default=0)
+        if longer > seconds * 1000:
+            raise Misuse(f"a process with a lease of {longer / 1000:g} s is at work; stop it first, or write more than that")
+        store.permit_ttl(int(seconds * 1000))
+    finally:
+        store.close()
+
+
+def _migrate(url: str, roles: dict[str, str]) -> Migrated:
     place = place_of(url)
     if place.dialect == "postgres":
         from semel.store import pgschema
@@ -123,7 +147,13 @@ def _version_of(place: Place) -> int:
 
 def migrated_data(done: Migrated) -> dict[str, Json]:
     """For programs."""
-    return {"store": done.place, "before": done.before, "after": done.after, "tenant_roles": dict(done.roles)}
+    return {
+        "store": done.place,
+        "before": done.before,
+        "after": done.after,
+        "tenant_roles": dict(done.roles),
+        "largest_lease": done.largest_lease,
+    }
 
 
 def tell(done: Migrated) -> None:
@@ -136,3 +166,5 @@ def tell(done: Migrated) -> None:
         output.say(f"{done.place} has a schema now: version {done.after}.")
     for role, tenant in done.roles.items():
         output.say(f"Role {role} reads and writes the rows of tenant {tenant}, and of no other.")
+    if done.largest_lease is not None:
+        output.say(f"A lease may be {done.largest_lease:g} s long now; for so long a restored store waits before it acts.")

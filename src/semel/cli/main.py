@@ -473,13 +473,18 @@ def migrate(
         typer.Option("--tenant-role", metavar="ROLE=TENANT", help="Let a database role in, for one tenant's rows alone.",
                      show_default=False),
     ] = None,
+    largest_lease: Annotated[
+        float | None,
+        typer.Option("--largest-lease", metavar="SECONDS", help="The longest lease that an app may have (60 s at first).",
+                     show_default=False),
+    ] = None,
     as_json: JsonOpt = False,
 ) -> None:  # fmt: skip
     """Make the store's schema, or upgrade it.
 
     Any number of times, by any number of processes at once.
     """
-    done = doctor.migrate(store, doctor.roles_of(tenant_role or []))
+    done = doctor.migrate(store, doctor.roles_of(tenant_role or []), largest_lease)
     if as_json:
         output.emit(doctor.migrated_data(done))
     else:

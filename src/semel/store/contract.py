@@ -243,6 +243,10 @@ class Store(Protocol):
         """`info`, as it is now: the epoch may have moved."""
         ...
 
+    def permit_ttl(self, ms: int) -> None:
+        """The largest TTL that a session may have from now on, milliseconds (R20)."""
+        ...
+
     def missing(self, seen: Witnessed) -> str:
         """What of this the store does not hold, as a person would say it; "" if it holds all (R19)."""
         ...

@@ -162,6 +162,11 @@ class Postgres:
         self._learn(dict(meta.rows), pgschema.Server(*server.rows[0]), self.info.tenant)
         return self.info
 
+    def permit_ttl(self, ms: int) -> None:
+        """The largest TTL that a session may have from now on."""
+        self._reader.transaction(("put_meta", ("largest_ttl_ms", str(ms))))
+        self.reread()
+
     def missing(self, seen: Witnessed) -> str:
         """What of this the database does not hold."""
         with self._reader.answered():

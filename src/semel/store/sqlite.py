@@ -177,6 +177,11 @@ class SQLite:
         self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "sqlite", shown, largest_ttl_ms=largest)
         return self.info
 
+    def permit_ttl(self, ms: int) -> None:
+        """The largest TTL that a session may have from now on."""
+        self._beats.change("put_meta", ("largest_ttl_ms", str(ms)))
+        self.reread()
+
     def missing(self, seen: Witnessed) -> str:
         """What of this the file does not hold."""
         row, beat = seen.row, seen.beat

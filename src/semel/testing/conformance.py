@@ -26,9 +26,10 @@ does it. Killing a process, the machine's power and the plans of queries are for
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from semel.errors import StoreUnavailable
-from semel.store.contract import Guard, Landed, SessionRow, Store
+from semel.store.contract import LARGEST_TTL_MS, Fenced, Guard, Landed, SessionRow, Stale, Store, Witnessed
 from semel.testing.conformance_changes import Changes
 from semel.testing.conformance_claims import Claiming
 from semel.testing.conformance_kit import AT, Stream, change_id, claiming, commit, one, session, task, wrong
@@ -163,5 +164,53 @@ class Handles:
         assert one(store, Change(change_id(), (), Guard("nobody", store.info.epoch, 0))) != Landed(), "and is guarded"
 
 
-class StoreConformance(Changes, Claiming, Projections, Tenants, Sessions, Handles):
+class GoingBack:
+    """What a witness asks (R19), and what a new epoch does (R20)."""
+
+    def test_a_witness_is_told_what_is_not_there(self, make_store: Make) -> None:
+        store = make_store()
+        guard = session(store)
+        change, known = Stream("s").then()
+        assert one(store, change) == Landed()
+        row, epoch = (known.tenant, "s", known.head.seq, known.head.hash), store.info.epoch
+        for seen in (Witnessed(epoch, None, None), Witnessed(epoch, row, None), Witnessed(epoch, row, (guard.session, 0))):
+            assert store.missing(seen) == ""
+        for seen in (
+            Witnessed(epoch, (known.tenant, "s", known.head.seq, bytes(32)), None), Witnessed(epoch, ("", *row[1:]), None),
+            Witnessed(epoch, (known.tenant, "s", known.head.seq + 1, row[3]), None), Witnessed(epoch, row, ("nobody", 0)),
+            Witnessed(epoch, row, (guard.session, 1)),
+        ):  # fmt: skip
+            assert store.missing(seen), seen
+        assert store.beat(guard.session, ["n0"], "n1", 1)
+        assert store.missing(Witnessed(epoch, row, (guard.session, 1))) == ""
+        assert store.missing(Witnessed(epoch, row, (guard.session, 0))) == "", "it has beaten since"
+
+    def test_the_highest_time_is_the_journals(self, make_store: Make) -> None:
+        store = make_store()
+        assert store.highest_at() == 0
+        assert one(store, Stream("s").then()[0]) == Landed()
+        assert store.highest_at() == AT
+
+    def test_a_new_epoch_lands_with_its_row_and_every_handle_reads_it(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        old = session(first)
+        change, stream = Stream("store").then()
+        change = replace(change, epoch=first.info.epoch + 7)
+        rival = replace(Stream("store").then()[0], epoch=first.info.epoch + 9)
+        assert commit(first, change, rival) == [Landed(), Stale("store")], "one of two racers begins it"
+        assert one(second, rival) == Stale("store")
+        assert [store.reread().epoch for store in (first, second)] == [old.epoch + 7] * 2
+        assert first.info.epoch == old.epoch + 7
+        assert isinstance(one(second, stream.then(guard=old)[0]), Fenced), "what was begun before may begin nothing"
+        assert not second.beat(old.session, ["n0"], "n1", 1)
+        assert one(second, stream.then(guard=session(second))[0]) == Landed()
+
+    def test_the_largest_ttl_is_the_stores(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        assert first.reread().largest_ttl_ms == LARGEST_TTL_MS
+        first.permit_ttl(90_000)
+        assert [store.reread().largest_ttl_ms for store in (first, second)] == [90_000] * 2
+
+
+class StoreConformance(Changes, Claiming, Projections, Tenants, Sessions, Handles, GoingBack):
     """Subclass it, and give it the fixture `make_store`; pytest finds the rest (see the module's docstring)."""

@@ -47,6 +47,9 @@ SELECT epoch, beat, fenced, (SELECT CAST(value AS INTEGER) FROM meta WHERE name 
 -- name: set_epoch
 UPDATE meta SET value = ? WHERE name = 'epoch';
 
+-- name: put_meta
+INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
 -- name: meta
 SELECT name, value FROM meta;
 
