@@ -16,6 +16,7 @@ from rivals import Doing, until
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tenant_roles import role_of
 
 import semel
 from semel.machine import journal as j
@@ -374,6 +375,16 @@ def test_a_role_without_rights_is_told_which(bill: Any, database: str, own: Any)
     with pytest.raises(semel.Misuse, match="GRANT USAGE"):
         bill.using(transaction=own).enqueue("o1")
     assert own.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_tenants_role_enqueues_for_its_tenant_alone(app: semel.App, bill: Any, database: str) -> None:
+    with role_of(database, "acme") as url, psycopg.connect(url) as connection:
+        ref = bill.using(transaction=connection, tenant="acme").enqueue("o1")
+        connection.commit()
+        assert app.tasks.get(ref).key == "o1"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bill.using(transaction=connection, tenant="globex").enqueue("o1")
+    assert [view.ref.tenant for view in app.tasks.list(tenant="acme")] == ["acme"]
 
 
 def test_an_app_on_sqlite_says_what_to_do(tmp_path: Any) -> None:
