@@ -26,11 +26,10 @@ from semel.testing.conformance_kit import claimed, claiming, one, session
 from semel.testing.conformance_kit import task as new_task
 
 
-@pytest.fixture
-def database(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database in which nobody has been: whoever makes the store need not watch whether it went back (R19)."""
+@pytest.fixture(autouse=True)
+def kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process saw of a store is kept in a file (R19): here, with the test's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return empty_database
 
 
 @pytest.fixture
@@ -107,14 +106,21 @@ def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, o
     assert store.next_due(["q"], ["bill"]) == row.due
 
 
-def test_a_worker_finds_it_after_the_commit(app: semel.App, bill: Any, own: Any) -> None:
-    ref = bill.using(transaction=own).enqueue("o1")
-    worker = Doing(lambda: app.run_worker(until_idle=True))
-    worker.result()
-    assert app.tasks.list() == [], "it is nobody's business before"
-    own.commit()
-    app.run_worker(until_idle=True)
+def test_a_worker_finds_it_after_the_commit(empty_database: str) -> None:
+    app = semel.App(empty_database)
+
+    @app.task(intent=("invoice",))
+    def bill(invoice: str) -> str:
+        return invoice
+
+    with psycopg.connect(empty_database) as own:
+        ref = bill.using(transaction=own).enqueue("o1")
+        app.run_worker(until_idle=True)
+        assert app.tasks.list() == [], "it is nobody's business before"
+        own.commit()
+        app.run_worker(until_idle=True)
     assert ref.result() == "o1"
+    app.close()
 
 
 def test_the_same_key_is_the_same_task(app: semel.App, bill: Any, own: Any) -> None:
