@@ -20,6 +20,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row
 from rivals import Doing, Rival, until
+from tenant_roles import role_of
 from typer.testing import CliRunner
 
 import semel
@@ -62,8 +63,10 @@ def paid(database: str) -> Callable[[], list[str]]:
 class Office:
     """An app with one Atomic effect, whose body a test may change."""
 
-    def __init__(self, url: str, *, scope: Any = "task", timeout: float = 20.0, lease: float = 15.0) -> None:
-        self.app = semel.App(url, lease=timedelta(seconds=lease))
+    def __init__(
+        self, url: str, *, scope: Any = "task", timeout: float = 20.0, tenant: str = "default", lease: float = 15
+    ) -> None:
+        self.app = semel.App(url, tenant=tenant, lease=timedelta(seconds=lease))
         self.calls = 0
         self.body: Callable[[semel.Submission, str], str] = lambda submission, id: "paid"
 
@@ -246,6 +249,19 @@ def test_in_a_harness_it_is_faked_or_refused(office: Office) -> None:
         rig.run()
         assert ref.result() == "faked o1"
         assert len(rig.sent(office.pay)) == 2, "what was not committed is undone, and done again; nobody is asked"
+
+
+def test_a_tenants_role_does_it_too(office: Office, database: str, paid: Any) -> None:
+    with psycopg.connect(database, autocommit=True) as admin:
+        admin.execute("GRANT ALL ON public.paid, public.paid_n_seq TO PUBLIC")
+    with role_of(database, "acme") as url:
+        its = Office(url, tenant="acme", lease=1)  # so long it watches whether the store went back (R19)
+        its.body = lambda submission, id: str(submission.connection.execute("SELECT current_user").fetchone()[0])
+        ran = its.bill.using(wait=timedelta(seconds=20)).run("o1")
+        assert ran.startswith("semel_acme") and paid() == ["o1"]
+        its.app.close()
+        with psycopg.connect(database, autocommit=True) as admin:
+            admin.execute("REVOKE ALL ON public.paid, public.paid_n_seq FROM PUBLIC")
 
 
 # --- what the function may not do -------------------------------------------------------------------------------------

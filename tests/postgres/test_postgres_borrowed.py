@@ -16,6 +16,7 @@ from rivals import Doing, until
 from sqlalchemy import create_engine, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from tenant_roles import role_of
 
 import semel
 from semel.machine import journal as j
@@ -25,11 +26,10 @@ from semel.testing.conformance_kit import claimed, claiming, one, session
 from semel.testing.conformance_kit import task as new_task
 
 
-@pytest.fixture
-def database(empty_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database in which nobody has been: whoever makes the store need not watch whether it went back (R19)."""
+@pytest.fixture(autouse=True)
+def kept_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process saw of a store is kept in a file (R19): here, with the test's own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    return empty_database
 
 
 @pytest.fixture
@@ -106,14 +106,21 @@ def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, o
     assert store.next_due(["q"], ["bill"]) == row.due
 
 
-def test_a_worker_finds_it_after_the_commit(app: semel.App, bill: Any, own: Any) -> None:
-    ref = bill.using(transaction=own).enqueue("o1")
-    worker = Doing(lambda: app.run_worker(until_idle=True))
-    worker.result()
-    assert app.tasks.list() == [], "it is nobody's business before"
-    own.commit()
-    app.run_worker(until_idle=True)
+def test_a_worker_finds_it_after_the_commit(empty_database: str) -> None:
+    app = semel.App(empty_database)
+
+    @app.task(intent=("invoice",))
+    def bill(invoice: str) -> str:
+        return invoice
+
+    with psycopg.connect(empty_database) as own:
+        ref = bill.using(transaction=own).enqueue("o1")
+        app.run_worker(until_idle=True)
+        assert app.tasks.list() == [], "it is nobody's business before"
+        own.commit()
+        app.run_worker(until_idle=True)
     assert ref.result() == "o1"
+    app.close()
 
 
 def test_the_same_key_is_the_same_task(app: semel.App, bill: Any, own: Any) -> None:
@@ -374,6 +381,16 @@ def test_a_role_without_rights_is_told_which(bill: Any, database: str, own: Any)
     with pytest.raises(semel.Misuse, match="GRANT USAGE"):
         bill.using(transaction=own).enqueue("o1")
     assert own.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_tenants_role_enqueues_for_its_tenant_alone(app: semel.App, bill: Any, database: str) -> None:
+    with role_of(database, "acme") as url, psycopg.connect(url) as connection:
+        ref = bill.using(transaction=connection, tenant="acme").enqueue("o1")
+        connection.commit()
+        assert app.tasks.get(ref).key == "o1"
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            bill.using(transaction=connection, tenant="globex").enqueue("o1")
+    assert [view.ref.tenant for view in app.tasks.list(tenant="acme")] == ["acme"]
 
 
 def test_an_app_on_sqlite_says_what_to_do(tmp_path: Any) -> None:
