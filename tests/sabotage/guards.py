@@ -166,7 +166,7 @@ GUARDS = (
     Guard("R17 what is held stays", "engine/session.py", "for row in self.desk.store.held(self.id)} - self.held", "for row in self.desk.store.held(self.id)}", SESSION),
     # --- tenants ---
     Guard("tenants: a bound app reaches no other", "app.py", "if self.bound_to not in (None, tenant):", "if False:", TENANTS),
-    Guard("tenants: a bound app lists its own alone", "app.py", "return self._app.tenant if tenant is None else", "return None if tenant is None else", TENANTS),
+    Guard("tenants: a bound app lists its own alone", "verbs.py", "return self._app.tenant if tenant is None else", "return None if tenant is None else", TENANTS),
     Guard("tenants: a bound worker claims its own alone", "engine/queue.py", "tuple(kinds), tenant=desk.tenant)", "tuple(kinds))", TENANTS),
     Guard("tenants: a bound worker takes back its own alone", "engine/session.py", "orphans(after, PAGE, self.desk.tenant)", "orphans(after, PAGE)", TENANTS),
     Guard("tenants: one's nonsense stops no other's settle", "engine/session.py", "            except Exception:  # one tenant's", "            except KeyError:  # one tenant's", TENANTS),

@@ -23,10 +23,40 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from semel.machine import journal as j
+from semel.machine.commands import (
+    RETURNED,
+    Answer,
+    Confirm,
+    Credit,
+    Disprove,
+    Doubt,
+    EffectCommand,
+    Intend,
+    Lose,
+    MarkUnfenced,
+    NoteSenderGone,
+    Settle,
+    Void,
+)
 from semel.model import Code, EffectState, Json, Refusal
 
+__all__ = [
+    "RETURNED",
+    "Doubt",
+    "Intend",
+    "Confirm",
+    "Disprove",
+    "Lose",
+    "MarkUnfenced",
+    "NoteSenderGone",
+    "Settle",
+    "Answer",
+    "Credit",
+    "Void",
+    "EffectCommand",
+]
 EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
-NOT_DONE, RETURNED, RAISED = "not_done", "returned", "raised"
+NOT_DONE, RAISED = "not_done", "raised"
 ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own database
 PERSON = "person"  # how a not_found is settled that a person answered
 
@@ -143,150 +173,6 @@ class Effect:
     def submission(self, n: int) -> Sent | None:
         """Submission `n`, counted from 1."""
         return self.sent[n - 1] if 0 < n <= len(self.sent) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Doubt:
-    """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20)."""
-
-    epoch: int
-    since: int
-
-
-# --- commands -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Intend:
-    """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9).
-
-    doubt: there may be submissions of it of which the store knows nothing; then the first is assumed, not opened (R20).
-    """
-
-    key: str
-    name: str
-    args: Json
-    digest: str
-    material: str
-    task: str
-    attempt: int
-    token: int
-    session: str
-    occurrence: str = ""
-    generation: int = 0
-    recovery: tuple[str, ...] = ()
-    timeout_ms: int = 0
-    unfenced: str = ""
-    again: bool = False
-    said: str | None = None
-    limit: int | None = None
-    per_task: int | None = None
-    doubt: Doubt | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Confirm:
-    key: str
-    n: int
-    token: int
-    result: Json = None
-    unrecorded: str = ""
-    how: str = RETURNED
-    sender: tuple[str, int] | None = None  # the task and attempt whose submission it is: two rivals may mean one token (R8)
-
-
-@dataclass(frozen=True, slots=True)
-class Disprove:
-    key: str
-    n: int
-    token: int
-    reason: str
-    final: bool = False
-    detail: Json = None
-    sender: tuple[str, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Lose:
-    key: str
-    n: int
-    token: int
-    why: str
-    ended: bool
-    sender: tuple[str, int] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MarkUnfenced:
-    key: str
-    n: int
-    token: int
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class NoteSenderGone:
-    """The engine read that `session` is fenced; dead: with proof of its process's death."""
-
-    key: str
-    session: str
-    dead: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
-
-    seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
-    """
-
-    key: str
-    token: int
-    verdict: str
-    how: str
-    result: Json = None
-    reason: str = ""
-    waited_ms: int = -1
-    settle_ms: int = 0
-    seen: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A person's verdict. seen: the version of the effect that they looked at (R21)."""
-
-    key: str
-    verdict: str
-    by: str
-    seen: int
-    result: Json = None
-    reason: str = ""
-    stopped: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Credit:
-    """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
-
-    key: str
-    n: int
-    token: int
-
-
-@dataclass(frozen=True, slots=True)
-class Void:
-    """Rule out submission `n` of an `Atomic` effect: its confirm is not on record, and from now on cannot be (R7).
-
-    token: of the attempt that asks. sender: its task and attempt, if it is its own submission, whose COMMIT was not answered.
-    """
-
-    key: str
-    n: int
-    token: int
-    sender: tuple[str, int] | None = None
-
-
-EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Void
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,150 @@
+"""What may be asked of the machine about one effect. `effects.decide` answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.model import Json
+
+RETURNED = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20)."""
+
+    epoch: int
+    since: int
+
+
+@dataclass(frozen=True, slots=True)
+class Intend:
+    """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9).
+
+    doubt: there may be submissions of it of which the store knows nothing; then the first is assumed, not opened (R20).
+    """
+
+    key: str
+    name: str
+    args: Json
+    digest: str
+    material: str
+    task: str
+    attempt: int
+    token: int
+    session: str
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    timeout_ms: int = 0
+    unfenced: str = ""
+    again: bool = False
+    said: str | None = None
+    limit: int | None = None
+    per_task: int | None = None
+    doubt: Doubt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    key: str
+    n: int
+    token: int
+    result: Json = None
+    unrecorded: str = ""
+    how: str = RETURNED
+    sender: tuple[str, int] | None = None  # the task and attempt whose submission it is: two rivals may mean one token (R8)
+
+
+@dataclass(frozen=True, slots=True)
+class Disprove:
+    key: str
+    n: int
+    token: int
+    reason: str
+    final: bool = False
+    detail: Json = None
+    sender: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    key: str
+    n: int
+    token: int
+    why: str
+    ended: bool
+    sender: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MarkUnfenced:
+    key: str
+    n: int
+    token: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoteSenderGone:
+    """The engine read that `session` is fenced; dead: with proof of its process's death."""
+
+    key: str
+    session: str
+    dead: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
+
+    seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
+    """
+
+    key: str
+    token: int
+    verdict: str
+    how: str
+    result: Json = None
+    reason: str = ""
+    waited_ms: int = -1
+    settle_ms: int = 0
+    seen: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A person's verdict. seen: the version of the effect that they looked at (R21)."""
+
+    key: str
+    verdict: str
+    by: str
+    seen: int
+    result: Json = None
+    reason: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
+
+    key: str
+    n: int
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Void:
+    """Rule out submission `n` of an `Atomic` effect: its confirm is not on record, and from now on cannot be (R7).
+
+    token: of the attempt that asks. sender: its task and attempt, if it is its own submission, whose COMMIT was not answered.
+    """
+
+    key: str
+    n: int
+    token: int
+    sender: tuple[str, int] | None = None
+
+
+EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Void

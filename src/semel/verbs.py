@@ -1,0 +1,219 @@
+"""app.tasks, app.effects, app.review: what is known, and what a person decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from semel.decorated import not_in_loop
+from semel.engine import drive, review, views
+from semel.errors import Misuse
+from semel.machine.projection import EffectRow
+from semel.model import Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
+
+if TYPE_CHECKING:
+    from semel.app import App
+
+
+class _Part:
+    """A group of methods of an App."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    def _tenant(self, tenant: str | None) -> str | None:
+        """Whose; None: everybody's, which only an app of no tenant may ask for."""
+        return self._app.tenant if tenant is None else self._app.tenant_of(tenant)
+
+    def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
+        return self._app.locate(of, tenant)
+
+
+class Tasks(_Part):
+    """app.tasks: what is known of tasks."""
+
+    def get(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
+        """One task. Raises `Misuse` if there is none."""
+        not_in_loop("app.tasks.get", "await app.tasks.aget(...)")
+        owner, task = self._of(of, tenant)
+        row = self._app.runtime.desk.store.task(owner, task)
+        if row is None:
+            raise Misuse(f"there is no task {task!r} of tenant {owner!r}; see: semel tasks")
+        return views.task_view(row, self._app)
+
+    async def aget(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
+        """The awaitable twin of `get`."""
+        return await asyncio.to_thread(self.get, of, tenant=tenant)
+
+    def list(
+        self,
+        *,
+        delivery: Delivery | str = "",
+        execution: Execution | str = "",
+        kind: str = "",
+        queue: str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[TaskView]:
+        """Tasks, newest first; `after`: the last id of the page before."""
+        not_in_loop("app.tasks.list", "await app.tasks.alist(...)")
+        if delivery and delivery not in set(Delivery):
+            raise Misuse(f"delivery={delivery!r} is no state; it is one of {', '.join(Delivery)}")
+        if execution and execution not in set(Execution):
+            raise Misuse(f"execution={execution!r} is no state; it is one of {', '.join(Execution)}")
+        rows = self._app.runtime.desk.store.tasks(
+            self._tenant(tenant),
+            delivery=str(delivery),
+            execution=str(execution),
+            kind=kind,
+            queue=queue,
+            after=after,
+            limit=limit,
+        )
+        return [views.task_view(row, self._app) for row in rows]
+
+    async def alist(
+        self,
+        *,
+        delivery: Delivery | str = "",
+        execution: Execution | str = "",
+        kind: str = "",
+        queue: str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[TaskView]:
+        """The awaitable twin of `list`."""
+        return await asyncio.to_thread(
+            self.list, delivery=delivery, execution=execution, kind=kind, queue=queue, tenant=tenant, after=after, limit=limit
+        )
+
+
+class Effects(_Part):
+    """app.effects: what can be proved about the world."""
+
+    def row(self, key: str, tenant: str | None) -> EffectRow:
+        """An effect's row. Raises `Misuse` if there is none."""
+        row = self._app.runtime.desk.store.effect(self._tenant(tenant), key)
+        if row is None:
+            raise Misuse(f"there is no effect {key!r}; see: semel unknown, or semel show TASK")
+        return row
+
+    def get(self, key: str, *, tenant: str | None = None) -> EffectView:
+        """One effect. Raises `Misuse` if there is none."""
+        not_in_loop("app.effects.get", "await app.effects.aget(...)")
+        return views.effect_view(self._app.runtime.desk, self.row(key, tenant))
+
+    async def aget(self, key: str, *, tenant: str | None = None) -> EffectView:
+        """The awaitable twin of `get`."""
+        return await asyncio.to_thread(self.get, key, tenant=tenant)
+
+    def list(
+        self,
+        *,
+        state: EffectState | str = "",
+        task: Ref[Any] | str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[EffectView]:
+        """Effects, by key; state="ambiguous" is the unknown-work queue, oldest first."""
+        not_in_loop("app.effects.list", "await app.effects.alist(...)")
+        if state and state not in set(EffectState):
+            raise Misuse(f"state={state!r} is no state of an effect; it is one of {', '.join(EffectState)}")
+        desk, owner = self._app.runtime.desk, self._tenant(tenant)
+        if isinstance(task, Ref):
+            owner = self._app.within(task.tenant)
+        task_id = task.id if isinstance(task, Ref) else task
+        if state == EffectState.AMBIGUOUS and not task_id and not after:
+            found = [desk.store.effect(u.tenant, u.key) for u in desk.store.unknown(owner, limit=limit)]
+            rows = [row for row in found if row is not None]
+        else:
+            rows = desk.store.effects(owner, state=str(state), task=task_id, after=after, limit=limit)
+        return [views.effect_view(desk, row) for row in rows]
+
+    async def alist(
+        self,
+        *,
+        state: EffectState | str = "",
+        task: Ref[Any] | str = "",
+        tenant: str | None = None,
+        after: str = "",
+        limit: int = 100,
+    ) -> Sequence[EffectView]:
+        """The awaitable twin of `list`."""
+        return await asyncio.to_thread(self.list, state=state, task=task, tenant=tenant, after=after, limit=limit)
+
+
+class Review(_Part):
+    """app.review: what a person decides. Every decision names who, and is on record."""
+
+    def resolve(
+        self,
+        key: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        process_stopped: bool = False,
+        tenant: str | None = None,
+    ) -> None:
+        """Settle an unknown effect. verdict: Confirmed(result), NotFound() or Conflict(reason).
+
+        seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
+        process_stopped: your word that the process that sent it has stopped, where semel cannot know.
+        A NotFound takes effect once settle has been watched by whoever claims the task next (R4).
+        """
+        not_in_loop("app.review.resolve", "await app.review.aresolve(...)")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        self._app.load()
+        declared = self._app.declared_effects.get(row.name)
+        encode = declared.result.encode if declared else (lambda value: value)
+        drive.run(
+            review.resolve(
+                self._app.runtime.desk, row, verdict, by=by, reason=reason, seen=seen, stopped=process_stopped, encode=encode
+            )
+        )
+
+    async def aresolve(
+        self,
+        key: str,
+        verdict: Verdict,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        process_stopped: bool = False,
+        tenant: str | None = None,
+    ) -> None:
+        """The awaitable twin of `resolve`."""
+        await asyncio.to_thread(
+            self.resolve, key, verdict, by=by, reason=reason, seen=seen, process_stopped=process_stopped, tenant=tenant
+        )
+
+    def cancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
+        """The task starts nothing more; with an unknown effect, that is settled first."""
+        not_in_loop("app.review.cancel", "await app.review.acancel(...)")
+        drive.run(review.cancel(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason))
+
+    async def acancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
+        """The awaitable twin of `cancel`."""
+        await asyncio.to_thread(self.cancel, of, by=by, reason=reason, tenant=tenant)
+
+    def replay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+        """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
+
+        from_step: forget the recorded steps from the first of that name on; default: all of them.
+        """
+        not_in_loop("app.review.replay", "await app.review.areplay(...)")
+        drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
+
+    async def areplay(
+        self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None
+    ) -> None:
+        """The awaitable twin of `replay`."""
+        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
