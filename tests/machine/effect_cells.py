@@ -237,6 +237,90 @@ def assumed_not_found() -> Bench:
     return assumed().do(e.Settle(KEY, IN_EPOCH, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1))
 
 
+WANTED: dict[str, Any] = {"approvers": 1, "intent": ("to",), "at": 100}
+EXPIRES = 50_000
+
+
+def approve(bench: Bench, by: str = "alice", **changes: Any) -> e.Approve:
+    """A person's yes to what they see."""
+    return replace(e.Approve(KEY, by, bench.effect.version if bench.effect else 0, 100), **changes)
+
+
+def asked(**how: Any) -> Bench:
+    """It is on record, was never sent, and waits for a person (R21)."""
+    return Bench().do(intend(attempt=1, token=FIRST, session="s1", **{**WANTED, **how}))
+
+
+def asked_of_two() -> Bench:
+    return asked(approvers=2)
+
+
+def asked_by_two_tasks() -> Bench:
+    return asked().do(intend(task="t9", **WANTED))
+
+
+def half_approved() -> Bench:
+    found = asked_of_two()
+    return found.do(approve(found))
+
+
+def approved() -> Bench:
+    found = asked()
+    return found.do(approve(found))
+
+
+def approved_for_a_while() -> Bench:
+    found = asked()
+    return found.do(approve(found, expires=EXPIRES))
+
+
+def approved_edited() -> Bench:
+    """What is sent is not what the agent asked for; to whom it goes may not change."""
+    found = asked(args={"to": "a", "body": "hi"})
+    return found.do(approve(found, args={"to": "a", "body": "Dear A"}, digest="d-edited"))
+
+
+def denied() -> Bench:
+    found = asked()
+    assert found.effect
+    return found.do(e.Deny(KEY, "alice", found.effect.version, "too much"))
+
+
+def denied_approved() -> Bench:
+    found = denied()
+    return found.do(approve(found, "bob"))
+
+
+def approved_submitted() -> Bench:
+    return approved().do(intend(attempt=1, token=FIRST, session="s1", **WANTED))
+
+
+def approved_disproved() -> Bench:
+    """It was sent, and had not happened: the approval still stands."""
+    return approved_submitted().do(e.Disprove(KEY, 1, FIRST, "connection refused"))
+
+
+def approved_lost() -> Bench:
+    return approved_submitted().do(e.Lose(KEY, 1, FIRST, "ReadTimeout", ended=True))
+
+
+def approved_not_found() -> Bench:
+    return approved_lost().do(e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1))
+
+
+def approved_declined() -> Bench:
+    return approved_submitted().do(e.Disprove(KEY, 1, FIRST, "card declined", final=True))
+
+
+def approved_confirmed() -> Bench:
+    return approved_submitted().do(e.Confirm(KEY, 1, FIRST, "msg-1"))
+
+
+def asked_after_disproof() -> Bench:
+    """The first call needed no approval; the second, in other words, does."""
+    return disproved().do(intend(digest=OTHER, args={"to": "b"}, **WANTED))
+
+
 STATES: dict[str, Callable[[], Bench]] = {
     build.__name__: build
     for build in (
@@ -248,13 +332,16 @@ STATES: dict[str, Callable[[], Bench]] = {
         conflict, conflict_answered, answered_conflict, atomic, atomic_lost, atomic_voided, atomic_voided_anew,
         atomic_conflict, confirmed, confirmed_unrecorded, confirmed_second,
         assumed, assumed_unfenced, assumed_anew, assumed_not_found,
+        asked, asked_of_two, asked_by_two_tasks, half_approved, approved, approved_for_a_while, approved_edited, denied,
+        denied_approved, approved_submitted, approved_disproved, approved_lost, approved_not_found, approved_declined,
+        approved_confirmed, asked_after_disproof,
     )
 }  # fmt: skip
 
 
 def last(effect: e.Effect | None) -> tuple[int, int]:
     """The number and the token of the last submission."""
-    return (effect.sent[-1].n, effect.sent[-1].token) if effect else (1, FIRST)
+    return (effect.sent[-1].n, effect.sent[-1].token) if effect and effect.sent else (1, FIRST)
 
 
 Make = Callable[[e.Effect | None], e.EffectCommand]
@@ -265,12 +352,16 @@ def _of_last(make: Callable[[int, int], e.EffectCommand]) -> Make:
 
 
 def _void_of_its_own(effect: e.Effect | None) -> e.EffectCommand:
-    last = effect.sent[-1] if effect else None
+    last = effect.sent[-1] if effect and effect.sent else None
     return e.Void(KEY, last.n, last.token, (last.task, last.attempt)) if last else e.Void(KEY, 1, FIRST, ("t1", 1))
 
 
 def _answer(verdict: str, *, stopped: bool = False, behind: int = 0) -> Make:
     return lambda effect: e.Answer(KEY, verdict, "alice", (effect.version if effect else 0) - behind, stopped=stopped)
+
+
+def _approve(by: str, *, at: int = 100, behind: int = 0, **changes: Any) -> Make:
+    return lambda effect: e.Approve(KEY, by, (effect.version if effect else 0) - behind, at, **changes)
 
 
 def _settle(verdict: str, **facts: Any) -> Make:
@@ -288,6 +379,22 @@ COMMANDS: dict[str, Make] = {
     "intend_in_doubt_repeat": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("repeat",)),
     "intend_in_doubt_atomic": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("atomic",)),
     "intend_in_doubt_again": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, again=True),
+    "intend_approval": lambda _: intend(**WANTED),
+    "intend_approval_of_two": lambda _: intend(**{**WANTED, "approvers": 2}),
+    "intend_approval_other_wording": lambda _: intend(digest=OTHER, args={"to": "b"}, **WANTED),
+    "intend_approval_material": lambda _: intend(material="m2", digest=OTHER, **WANTED),
+    "intend_approval_later": lambda _: intend(**{**WANTED, "at": EXPIRES}),
+    "intend_approval_other_task": lambda _: intend(task="t9", **WANTED),
+    "intend_approval_in_doubt": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, **WANTED),
+    "approve": _approve("bob"),
+    "approve_by_the_same": _approve(" Alice"),
+    "approve_later": _approve("alice", at=EXPIRES),
+    "approve_edited": _approve("bob", args={"to": "a"}, digest=OTHER),
+    "approve_another_intent": _approve("bob", args={"to": "b"}, digest=OTHER),
+    "approve_another_argument": _approve("bob", args={"to": "a", "more": 1}, digest=OTHER),
+    "approve_stale": _approve("bob", behind=1),
+    "deny": lambda effect: e.Deny(KEY, "bob", effect.version if effect else 0),
+    "deny_stale": lambda effect: e.Deny(KEY, "bob", (effect.version if effect else 0) - 1),
     "confirm": _of_last(lambda n, token: e.Confirm(KEY, n, token, "msg-1")),
     "confirm_unrecorded": _of_last(lambda n, token: e.Confirm(KEY, n, token, unrecorded="2 MiB")),
     "confirm_first": lambda _: e.Confirm(KEY, 1, FIRST, "msg-1"),

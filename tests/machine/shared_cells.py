@@ -65,6 +65,11 @@ class SharedBench:
         sent = self.key.effect.sent if self.key.effect else ()
         return (sent[-1].n, sent[-1].token) if sent else (1, 1)
 
+    @property
+    def first(self) -> int:
+        """The token of the key's first submission."""
+        return self.key.effect.sent[0].token if self.key.effect and self.key.effect.sent else 1
+
 
 def _leased(task: str, session: str) -> t.Task:
     bench = TaskBench().do(claim(session))
@@ -154,11 +159,33 @@ def atomic_lost_other() -> SharedBench:
     return bench.do(OTHER, t.LoseLease("s9", "watched", NOW))
 
 
+def asked_other() -> SharedBench:
+    """Another task asks for it, and a person must approve it (R21)."""
+    bench = none()
+    return bench.do(OTHER, bench.intend(OTHER, approvers=1))
+
+
+def asked_both() -> SharedBench:
+    bench = asked_other()
+    return bench.do(MINE, bench.intend(MINE, approvers=1))
+
+
+def approved_other() -> SharedBench:
+    bench = asked_other()
+    return bench.do(OTHER, e.Approve(SHARED, "alice", bench.key.version, NOW))
+
+
+def denied_other() -> SharedBench:
+    bench = asked_other()
+    return bench.do(OTHER, e.Deny(SHARED, "alice", bench.key.version))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
+        asked_other, asked_both, approved_other, denied_other,
     )
 }  # fmt: skip
 
@@ -198,9 +225,10 @@ CALLERS: dict[str, Callable[[SharedBench], None]] = {
 
 COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "intend": lambda b, token: b.intend(MINE, token=token),
+    "intend_approval": lambda b, token: b.intend(MINE, token=token, approvers=1),
     "intend_again": lambda b, token: b.intend(MINE, token=token, again=True),
     "confirm": lambda b, _: e.Confirm(SHARED, *b.last, "msg-1"),
-    "confirm_first": lambda b, _: e.Confirm(SHARED, 1, b.key.effect.sent[0].token if b.key.effect else 1, "msg-1"),
+    "confirm_first": lambda b, _: e.Confirm(SHARED, 1, b.first, "msg-1"),
     "disprove": lambda b, _: e.Disprove(SHARED, *b.last, "connection refused"),
     "lose": lambda b, _: e.Lose(SHARED, *b.last, "ReadTimeout", ended=True),
     "mark_child": lambda b, _: e.MarkUnfenced(SHARED, *b.last, "child"),
@@ -214,6 +242,9 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "answer_confirmed": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version),
     "answer_not_found": lambda b, _: e.Answer(SHARED, "not_found", "alice", b.key.version),
     "answer_conflict": lambda b, _: e.Answer(SHARED, "conflict", "alice", b.key.version),
+    "approve": lambda b, _: e.Approve(SHARED, "bob", b.key.version, NOW),
+    "approve_stale": lambda b, _: e.Approve(SHARED, "bob", b.key.version - 1, NOW),
+    "deny": lambda b, _: e.Deny(SHARED, "bob", b.key.version),
     "answer_stale": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version - 1),
 }
 

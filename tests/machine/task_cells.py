@@ -212,6 +212,37 @@ def blocked_ending() -> TaskBench:
     return bench.do(t.Block(bench.token, "nobody but a person can tell", K1))
 
 
+def leased_asked() -> TaskBench:
+    """It has asked for an approval, and its code has not ended yet."""
+    bench = leased()
+    return bench.do(bench.intend(approvers=1))
+
+
+def leased_asked_beside_unknown() -> TaskBench:
+    bench = leased()
+    bench.do(bench.intend(K2), bench.intend(approvers=1))
+    return bench.do(e.Lose(K2, 1, bench.token, "ReadTimeout", ended=True))
+
+
+def leased_asked_cancelled() -> TaskBench:
+    return leased_asked().do(t.Cancel("by alice", NOW))
+
+
+def leased_approved() -> TaskBench:
+    """A person was faster than its code."""
+    bench = leased_asked()
+    return bench.do(e.Approve(K1, "alice", bench.task.effects[K1].version, NOW))
+
+
+def leased_shared_asked() -> TaskBench:
+    return leased().with_key(key_after(j.Asked(SHARED, "mail", "t1", 1, args={}, digest="d", material="m")))
+
+
+def blocked_asked() -> TaskBench:
+    bench = leased_asked()
+    return bench.do(t.Block(bench.token, "charge waits for approval", K1, approval=True))
+
+
 def acknowledged() -> TaskBench:
     bench = leased_stepped()
     return bench.do(t.Finish(bench.token, "sent"))
@@ -233,6 +264,7 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_submitted, leased_unknown, leased_two, leased_cancelled, leased_cancelled_unknown, leased_last_try,
         leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
+        leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
         acknowledged, cancelled, dead_lettered,
     )
 }  # fmt: skip
@@ -247,6 +279,8 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "park": lambda token: t.Park(token, "waiting", NOW + 1),
     "suspend": lambda token: t.Suspend(token, "a person must look", K1),
     "block": lambda token: t.Block(token, "a person must look", K1),
+    "block_for_approval": lambda token: t.Block(token, "charge waits for approval", K1, approval=True),
+    "block_for_approval_shared": lambda token: t.Block(token, "mail waits for approval", SHARED, approval=True),
     "conclude": lambda token: t.Conclude(token),
     "step": lambda token: t.Step(token, "draft:d1:1", "draft", "text"),
     "join": lambda token: t.Join(token, SHARED, "mail"),

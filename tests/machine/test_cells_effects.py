@@ -10,6 +10,7 @@ import pytest
 from machine_cells import read_table
 
 from semel.machine import effects as e
+from semel.machine import journal as j
 from semel.model import Code, EffectState, Refusal
 
 TABLE = read_table("effects.txt")
@@ -32,7 +33,7 @@ def test_every_command_of_the_machine_has_its_cells() -> None:
 
 # What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
 DECIDING: dict[type, set[str]] = {
-    e.Intend: {"digest", "material", "again", "said", "limit", "per_task", "doubt", "recovery"},
+    e.Intend: {"digest", "material", "again", "said", "limit", "per_task", "doubt", "recovery", "approvers", "at", "task"},
     e.Confirm: {"n", "token", "sender"},
     e.Disprove: {"n", "token", "sender"},
     e.Lose: {"n", "token", "ended", "sender"},
@@ -42,10 +43,12 @@ DECIDING: dict[type, set[str]] = {
     e.Credit: {"n"},
     e.Void: {"n", "sender"},
     e.Answer: {"verdict", "seen", "stopped"},
+    e.Approve: {"by", "seen", "at", "args"},
+    e.Deny: {"seen"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
-    e.Intend: {"name", "args", "task", "attempt", "token", "session", "occurrence", "generation", "timeout_ms",
-               "unfenced"},
+    e.Intend: {"name", "args", "attempt", "token", "session", "occurrence", "generation", "timeout_ms", "unfenced",
+               "intent"},
     e.Confirm: {"result", "unrecorded", "how"},
     e.Disprove: {"reason", "final", "detail"},
     e.Lose: {"why"},
@@ -55,6 +58,8 @@ WRITTEN_DOWN: dict[type, set[str]] = {
     e.Credit: {"token"},
     e.Void: {"token"},
     e.Answer: {"by", "result", "reason"},
+    e.Approve: {"reason", "digest", "expires"},
+    e.Deny: {"by", "reason"},
 }  # fmt: skip
 
 
@@ -64,7 +69,7 @@ def test_every_field_that_decides_is_varied_in_the_table() -> None:
         assert {field.name for field in fields(kind)} == DECIDING[kind] | WRITTEN_DOWN[kind] | {"key"}, kind.__name__
         made = [command for _, command, _ in DECIDED.values() if type(command) is kind]
         for name in DECIDING[kind]:
-            assert len({getattr(command, name) for command in made}) > 1, f"{kind.__name__}.{name}"
+            assert len({repr(getattr(command, name)) for command in made}) > 1, f"{kind.__name__}.{name}"
 
 
 def test_every_fact_on_record_makes_a_state() -> None:
@@ -123,6 +128,21 @@ def test_no_cell_submits_what_may_have_happened() -> None:
             clean = before.state is EffectState.NOT_ATTEMPTED and not before.open
             unknown = before.state is EffectState.AMBIGUOUS and command.again
             assert (clean or unknown) and before.told is None and not before.confirmed, name
+
+
+def test_no_cell_sends_what_was_not_approved() -> None:
+    """R21: what a person must approve is sent, or assumed to be, on standing approvals alone, and in the words on record."""
+    for name, (before, command, decided) in DECIDED.items():
+        if isinstance(decided, Refusal) or not isinstance(command, e.Intend) or command.again:
+            continue
+        sent = [event for event in decided.events if isinstance(event, j.Intended | j.Assumed)]
+        wanted = max(command.approvers, before.asked.approvers if before and before.asked else 0)
+        if sent and wanted:
+            assert before is not None and before.denied is None, name
+            standing = {a.by for a in before.approvals if a.digest == before.digest and (not a.expires or a.expires > command.at)}
+            assert len(standing) >= wanted, name
+            after = c.apply_all(before, decided.events)
+            assert after is not None and (after.args, after.digest) == (before.args, before.digest), name
 
 
 def test_only_an_open_submission_is_closed_by_its_own_outcome() -> None:

@@ -22,6 +22,7 @@ class Intend:
     """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9).
 
     doubt: there may be submissions of it of which the store knows nothing; then the first is assumed, not opened (R20).
+    approvers: so many people must approve it first (R21); intent: the arguments that they cannot edit. at: now, in ms.
     """
 
     key: str
@@ -43,6 +44,9 @@ class Intend:
     limit: int | None = None
     per_task: int | None = None
     doubt: Doubt | None = None
+    approvers: int = 0
+    intent: tuple[str, ...] = ()
+    at: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,33 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class Approve:
+    """A person lets the recorded call be sent (R21). seen: the version that they looked at. at: now, in milliseconds.
+
+    args, digest: what is to be sent instead, if they edited it. expires: when the approval is void, in ms; 0: never.
+    """
+
+    key: str
+    by: str
+    seen: int
+    at: int
+    reason: str = ""
+    args: Json = None
+    digest: str = ""
+    expires: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deny:
+    """A person says that the call is not to be sent, or takes back an approval that was not used."""
+
+    key: str
+    by: str
+    seen: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
 
@@ -147,4 +178,6 @@ class Void:
     sender: tuple[str, int] | None = None
 
 
-EffectCommand = Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Void
+EffectCommand = (
+    Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Void
+)

@@ -14,6 +14,7 @@ For one key the world changes at most once, and what cannot be proved is called 
 | ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
 | submitted, ambiguous     | void: an `Atomic` submission's place is taken (R7) | as after its disproof                  |
 | confirmed                | intend                                             | the recorded result, or a refusal (R9) |
+| (none), not_attempted    | intend, of what a person must approve              | not_attempted: asked for, not sent     |
 
 The state is not stored: it is read off the submissions, so no event can set it wrongly.
 """
@@ -22,12 +23,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from semel.machine import approvals
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
     Answer,
+    Approve,
     Confirm,
     Credit,
+    Deny,
     Disprove,
     Doubt,
     EffectCommand,
@@ -51,6 +55,8 @@ __all__ = [
     "NoteSenderGone",
     "Settle",
     "Answer",
+    "Approve",
+    "Deny",
     "Credit",
     "Void",
     "EffectCommand",
@@ -110,7 +116,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1)."""
+    """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
+
+    asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
+    wait for it; args, digest: what is sent, which they may have edited (R21).
+    """
 
     key: str
     name: str
@@ -133,7 +143,28 @@ class Effect:
     unavailable: int = 0
     unavailable_since: int = 0
     lost_at: int = 0
+    asked: j.Asked | None = None
+    asked_at: int = 0
+    askers: frozenset[str] = frozenset()
+    approvals: tuple[j.Approved, ...] = ()
+    denied: j.Denied | None = None
     version: int = 0
+
+    @property
+    def task(self) -> str:
+        """The task that sent it last, or, if it was never sent, that asked for it last."""
+        return self.sent[-1].task if self.sent else self.asked.task if self.asked else ""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for people to approve or deny it (R21)."""
+        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None:
+            return False
+        return self.state is EffectState.NOT_ATTEMPTED and len(self.approvals) < self.asked.approvers
+
+    def worded(self, digest: str) -> bool:
+        """Whether a call in these words is the recorded one: as it was asked for, or as it was edited and sent."""
+        return digest == self.digest or (self.asked is not None and digest == self.asked.digest)
 
     @property
     def open(self) -> tuple[Sent, ...]:
@@ -236,6 +267,9 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         return _credit(effect, command, standing)
     if isinstance(command, Void):
         return _void(effect, command, standing)
+    if isinstance(command, Approve | Deny):
+        said = approvals.decided(effect, command)
+        return said if isinstance(said, Refusal) else Decision((said,))
     return _answer(effect, command)
 
 
@@ -252,13 +286,16 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
         return limited
     if effect is None and c.again:
         return _no(Code.STALE_VIEW, f"no effect {c.key} is on record")
+    held = approvals.held(effect, c, standing.cancelled)  # before any doubt: what is assumed may be sent again
+    if held is not None:
+        return held if isinstance(held, Refusal) else Decision((*_drift(effect, c), held))
     if standing.cancelled and not c.again:
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
     if c.doubt is not None and _doubtful(effect, c, c.doubt):
-        return Decision((_assumed(effect, c, c.doubt),))
-    fresh = effect is None or effect.digest != c.digest
+        return Decision((*_drift(effect, c), _assumed(effect, c, c.doubt)))
+    fresh = effect is None or (effect.asked is None and effect.digest != c.digest)
     return Decision((
-        j.Intended(
+        *_drift(effect, c), j.Intended(
             c.key, n=len(effect.sent) + 1 if effect else 1, name=c.name, task=c.task, attempt=c.attempt, token=c.token,
             session=c.session, args=c.args if fresh and not c.again else None, digest=c.digest if fresh and not c.again else "",
             material=c.material if effect is None else "", occurrence=c.occurrence, generation=c.generation,
@@ -266,6 +303,13 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
             timeout_ms=c.timeout_ms, unfenced=c.unfenced, again=c.again,
         ),
     ))  # fmt: skip
+
+
+def _drift(effect: Effect | None, c: Intend) -> tuple[j.Happened, ...]:
+    """R21: what people were shown, or have approved, is sent, in whatever words the agent asks for it now."""
+    if effect is None or effect.asked is None or c.again or effect.worded(c.digest) or c.digest == c.said:
+        return ()
+    return (j.Drifted(c.key, c.args, c.digest, c.attempt),)
 
 
 def _doubtful(effect: Effect | None, c: Intend, doubt: Doubt) -> bool:
@@ -276,9 +320,11 @@ def _doubtful(effect: Effect | None, c: Intend, doubt: Doubt) -> bool:
 
 
 def _assumed(effect: Effect | None, c: Intend, doubt: Doubt) -> j.Assumed:
+    recorded = effect is not None and effect.asked is not None
     return j.Assumed(
         c.key, n=len(effect.sent) + 1 if effect else 1, name=c.name, task=c.task, attempt=c.attempt, token=c.token,
-        since=doubt.since, args=c.args, digest=c.digest, material=c.material if effect is None else "",
+        since=doubt.since, args=None if recorded else c.args, digest="" if recorded else c.digest,
+        material=c.material if effect is None else "",
         occurrence=c.occurrence, generation=c.generation, recovery=c.recovery, unfenced=c.unfenced,
     )  # fmt: skip
 
@@ -331,7 +377,7 @@ def _believe_told(effect: Effect, told: Evidence, c: Intend, standing: Standing)
 
 def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal:
     """R9: the same key again, after it was confirmed."""
-    if c.digest in (effect.digest, c.said):
+    if effect.worded(c.digest) or c.digest == c.said:
         return Decision(recorded=effect)
     if c.said is not None or standing.clean:
         message = f"{effect.name} was done, in other words; on purpose: using(occurrence=...)"
@@ -449,6 +495,8 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
     """The effect after `event`, which stands at `seq` of its stream and was written at `at` (milliseconds)."""
     if isinstance(event, j.Intended | j.Assumed):
         return _apply_intended(effect, event, seq, at)
+    if isinstance(event, j.Asked):
+        return _apply_asked(effect, event, seq, at)
     if effect is None:
         return None  # a call that was declined before anything was on record
     effect = replace(effect, version=seq)
@@ -487,7 +535,30 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _apply_found(effect, event, at)
     if isinstance(event, j.Answered):
         return replace(effect, answered=event)
-    return effect
+    return _apply_decided(effect, event, at)
+
+
+def _apply_decided(effect: Effect, event: j.OfEffect, at: int) -> Effect:
+    if isinstance(event, j.Approved):
+        sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
+        return replace(effect, approvals=approvals.left(effect, event, at), denied=None, **sent)
+    return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
+
+
+def _apply_asked(effect: Effect | None, x: j.Asked, seq: int, at: int) -> Effect:
+    """args and digest come with the first; a later one keeps them, edited or not, and the approvals that still count."""
+    if effect is None:
+        effect = Effect(x.key, x.name, x.args, x.digest, x.material, x.occurrence, x.generation, x.recovery)
+    if effect.asked is not None:
+        first = effect.asked
+        since = effect.asked_at if effect.waiting else at
+        asked = replace(first, task=x.task, attempt=x.attempt, approvers=x.approvers)
+    else:
+        effect, since, asked = replace(effect, args=x.args, digest=x.digest), at, x
+    return replace(
+        effect, version=seq, asked=asked, asked_at=since, askers=effect.askers | {x.task},
+        approvals=approvals.standing(effect, at),
+    )  # fmt: skip
 
 
 def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, at: int) -> Effect:

@@ -285,8 +285,53 @@ class Answered(OfEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class Asked(OfEffect):
+    """The call is on record, and is sent only when so many people have approved it (R21).
+
+    args: with the first such event of an effect; later ones say that another task asks too, or that approvals are void.
+    """
+
+    kind: ClassVar[str] = "asked"
+    name: str
+    task: str
+    attempt: int
+    approvers: int = 1
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    intent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Approved(OfEffect):
+    """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
+
+    expires: when it is void, milliseconds since the Unix epoch; 0: never.
+    """
+
+    kind: ClassVar[str] = "approved"
+    by: str
+    digest: str
+    reason: str = ""
+    args: Json = None
+    expires: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Denied(OfEffect):
+    """A person says that the call is not to be sent; approvals that were given are void."""
+
+    kind: ClassVar[str] = "denied"
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Drifted(OfEffect):
-    """The same intent in other words, after a break: the recorded result was given (R9)."""
+    """The same intent in other words: what was recorded was given (R9), or, approved by a person, was sent (R21)."""
 
     kind: ClassVar[str] = "drifted"
     args: Json
@@ -358,7 +403,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Intended, Confirmed, Disproved, Lost, Late, Unfenced, SenderGone, Found,
-        Answered, Drifted, Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Void,
+        Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Void,
     )
 }  # fmt: skip
 
@@ -366,6 +411,7 @@ KINDS: dict[str, type[Happened]] = {
 _FIELDS = {
     kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
 }
+_TUPLES = {"recovery", "intent"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _escape = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
@@ -408,8 +454,8 @@ def event_of(kind: str, body: str) -> Happened:
     if cls is None:
         raise ValueError(f"the journal holds an event {kind!r} that this version of semel does not know")
     values: dict[str, Any] = json.loads(body)
-    if "recovery" in values:
-        values["recovery"] = tuple(values["recovery"])
+    for name in _TUPLES.intersection(values):
+        values[name] = tuple(values[name])
     try:
         return cls(**values)
     except TypeError as error:

@@ -126,14 +126,14 @@ def inflight_row(tenant: str, t: Task) -> InflightRow | None:
 
 def effect_row(tenant: str, stream: str, x: Effect) -> EffectRow:
     """The effect's row."""
-    return EffectRow(tenant, x.key, x.sent[-1].task, stream, x.name, x.state.value, x.version)
+    return EffectRow(tenant, x.key, x.task, stream, x.name, x.state.value, x.version)
 
 
 def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
     """The effect's place in the unknown-work queue, if it has one."""
     if x is None or x.state is not EffectState.AMBIGUOUS:
         return None
-    return UnknownRow(tenant, x.key, x.sent[-1].task, x.name, x.lost_at)
+    return UnknownRow(tenant, x.key, x.task, x.name, x.lost_at)
 
 
 def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) -> Tables:

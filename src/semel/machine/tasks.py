@@ -6,7 +6,7 @@
 | finish     | leased                   | acknowledged / succeeded; refused while any effect is open                       |
 | fail       | leased                   | queued with backoff, or dead_lettered / failed; with an unknown: queued / unknown |
 | park       | leased                   | queued: given back, without fault                                                |
-| block      | leased                   | blocked: waits for a person                                                      |
+| block      | leased                   | blocked: waits for a person; queued, if what it would wait for is decided        |
 | lose lease | leased                   | queued (crashes + 1), or dead_lettered; what was submitted is ambiguous          |
 | cancel     | any but the ended        | acknowledged / cancelled; with an unknown: a reconcile-only attempt first        |
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
@@ -22,6 +22,7 @@ from typing import Any
 
 from immutables import Map
 
+from semel.machine import approvals
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.model import Code, Delivery, Execution, Json, Refusal
@@ -148,6 +149,7 @@ class Block:
     token: int
     why: str
     key: str = ""
+    approval: bool = False  # it waits for people to approve `key`
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,20 +235,29 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
     """
     shared = shared or {}
     if isinstance(command, e.EffectCommand):
-        decided = e.decide(task.effects.get(command.key), command, standing(task, command, shared))
-        if isinstance(decided, Refusal) or not isinstance(command, e.Answer):
+        if isinstance(command, e.Approve | e.Deny) and (task.execution is Execution.CANCELLED or task.ending == "cancelled"):
+            return _no(Code.CANCELLED, "its task was cancelled: nothing waits for a decision")
+        effect = task.effects.get(command.key)
+        decided = e.decide(effect, command, standing(task, command, shared))
+        if isinstance(decided, Refusal):
             return decided
-        return e.Decision((*decided.events, *_goes_on(task, command)))
+        return replace(decided, events=(*decided.events, *_goes_on(task, command, effect, decided)))
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
     return _DECIDE[type(command)](task, command, shared)
 
 
-def _goes_on(task: Task, command: e.EffectCommand) -> tuple[j.Happened, ...]:
-    """A person's answer unblocks its task in the same change: a crash between the two would strand it."""
-    if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found") and task.delivery is Delivery.BLOCKED:
-        return (j.Unblocked(f"{command.verdict} by {command.by}", task.due),)
-    return ()
+def _goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decided: e.Decision) -> tuple[j.Happened, ...]:
+    """A person's decision unblocks its task in the same change: a crash between the two would strand it."""
+    if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
+        why = command.verdict
+    elif (
+        isinstance(command, e.Approve | e.Deny) and effect is not None and approvals.suffices(effect, command, decided.events[0])
+    ):
+        why = "approved" if isinstance(command, e.Approve) else "denied"
+    else:
+        return ()
+    return (j.Unblocked(f"{why} by {command.by}", task.due),) if task.delivery is Delivery.BLOCKED else ()
 
 
 def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
@@ -333,7 +344,12 @@ def _suspend(task: Task, c: Suspend, _: Mapping[str, Key]) -> e.Decision | Refus
     return e.Decision(() if task.suspended else (j.Suspended(c.why, c.key),))
 
 
-def _block(task: Task, c: Block, _: Mapping[str, Key]) -> e.Decision | Refusal:
+def _block(task: Task, c: Block, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    if c.approval:
+        held = shared[c.key].effect if c.key in task.joined and c.key in shared else task.effects.get(c.key)
+        over = held is None or not held.waiting  # decided meanwhile: whoever decided saw no block, and ended none
+        if over or task.ending or _will_be_unknown(task, shared):  # and no person is waited for where others' work is undone
+            return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, task.due)))
     return e.Decision((*_lose_submitted(task, c.why), j.Blocked(c.why, c.key)))
 
 
@@ -425,11 +441,11 @@ def decide_shared(
     elif isinstance(command, e.Settle | e.Credit | e.Void):
         stand = e.Standing(current=task.owned(command.token))
     else:
-        stand, join = e.Standing(current=getattr(command, "token", 0) == key.token), _goes_on(task, command)
+        stand = e.Standing(current=getattr(command, "token", 0) == key.token)
     decided = e.decide(key.effect, command, stand)
     if isinstance(decided, Refusal):
         return decided
-    return join, decided
+    return (*join, *_goes_on(task, command, key.effect, decided)), decided
 
 
 def next_token(key: Key, epoch: int) -> int:
