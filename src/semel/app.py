@@ -98,6 +98,7 @@ class App:
         self._imported = False
         self._is_worker = False
         self._stage: Callable[[], Runtime] | None = None  # a test's harness opens its own
+        self.approvers: dict[str, int] = {}  # by effect: how many different people must approve it, if not one
         self.tasks, self.effects, self.review = Tasks(self), Effects(self), Review(self)
         _apps.add(self)
 
@@ -126,8 +127,10 @@ class App:
         under one key. recovery: the way out of the unknown (default `Ask()`). not_done: exceptions that prove that
         nothing happened. tries: how often it is submitted after such proof. timeout: of one submission. per_task: how
         many different ones of this name a task may have. scope: whether the key is the task's or the whole tenant's.
+        approve: whether a person must approve each call before it is sent; or a function of (any of) its arguments that
+        says so of one call. How many people: `app.approvers`.
         """
-        for field, asked in (("approve", approve is not False), ("identity", identity is not None), ("redact", bool(redact))):
+        for field, asked in (("identity", identity is not None), ("redact", bool(redact))):
             if asked:
                 raise Misuse(
                     f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and "
@@ -138,6 +141,7 @@ class App:
             declared = declare.effect(
                 fn, intent=intent, material=material, recovery=recovery if recovery is not None else Ask(), scope=scope,
                 not_done=not_done, tries=tries, timeout=timeout, per_task=per_task, name=name, formerly=formerly,
+                approve=approve,
             )  # fmt: skip
             self.declared_effects.add(declared)
             return effect_function(declared)
@@ -249,8 +253,9 @@ class App:
         with self._opening:
             if self._runtime is None:
                 self.load()
+                declare.check_approvers(self.approvers, self.declared_effects)
                 self._runtime = self._stage() if self._stage is not None else self._real_runtime()
-                self._runtime.app = self
+                self._runtime.app, self._runtime.approvers = self, self.approvers
             return self._runtime
 
     def _real_runtime(self) -> Runtime:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
@@ -168,6 +169,7 @@ class Review(_Part):
         A NotFound takes effect once settle has been watched by whoever claims the task next (R4).
         """
         not_in_loop("app.review.resolve", "await app.review.aresolve(...)")
+        review.no_agent("app.review.resolve")
         review.person(by)
         row = self._app.effects.row(key, tenant)
         self._app.load()
@@ -194,6 +196,73 @@ class Review(_Part):
         await asyncio.to_thread(
             self.resolve, key, verdict, by=by, reason=reason, seen=seen, process_stopped=process_stopped, tenant=tenant
         )
+
+    def approve(
+        self,
+        key: str,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        args: Mapping[str, Any] | None = None,
+        expires: timedelta | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """Let an effect that waits for it be sent, exactly as it is on record.
+
+        seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
+        args: what you edit, by name; that is sent then, and both versions are on record. The intent cannot be edited.
+        expires: how long the approval holds if it is not used (None: for ever). It is used by one effect, once.
+        """
+        not_in_loop("app.review.approve", "await app.review.aapprove(...)")
+        review.no_agent("app.review.approve")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        self._app.load()
+        drive.run(
+            review.approve(
+                self._app.runtime.desk, row, by=by, reason=reason, seen=seen, expires=expires, args=args,
+                declared=self._app.declared_effects.get(row.name),
+            )
+        )  # fmt: skip
+
+    async def aapprove(
+        self,
+        key: str,
+        *,
+        by: str,
+        reason: str = "",
+        seen: int | None = None,
+        args: Mapping[str, Any] | None = None,
+        expires: timedelta | None = None,
+        tenant: str | None = None,
+    ) -> None:
+        """The awaitable twin of `approve`."""
+        await asyncio.to_thread(self.approve, key, by=by, reason=reason, seen=seen, args=args, expires=expires, tenant=tenant)
+
+    def deny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+        """Say no to an effect that waits for approval, or take back an approval that was not used.
+
+        The agent's call raises `Refused("denied")`, now and on replay, until somebody approves it after all.
+        """
+        not_in_loop("app.review.deny", "await app.review.adeny(...)")
+        review.no_agent("app.review.deny")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        drive.run(review.deny(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
+
+    async def adeny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+        """The awaitable twin of `deny`."""
+        await asyncio.to_thread(self.deny, key, by=by, reason=reason, seen=seen, tenant=tenant)
+
+    def pending(self, *, tenant: str | None = None, limit: int = 100) -> Sequence[EffectView]:
+        """What waits for approval, of tasks that are blocked for it, newest tasks first."""
+        not_in_loop("app.review.pending", "await app.review.apending(...)")
+        return views.pending(self._app.runtime.desk, self._tenant(tenant), limit)
+
+    async def apending(self, *, tenant: str | None = None, limit: int = 100) -> Sequence[EffectView]:
+        """The awaitable twin of `pending`."""
+        return await asyncio.to_thread(self.pending, tenant=tenant, limit=limit)
 
     def cancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
         """The task starts nothing more; with an unknown effect, that is settled first."""

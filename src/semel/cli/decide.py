@@ -73,9 +73,9 @@ class Subject:
         return self.effect.version
 
 
-def subject(desk: Desk, text: str, tenant: str) -> Subject:
+def subject(desk: Desk, text: str, tenant: str, among: tuple[str, ...] = ("task", "effect")) -> Subject:
     """The effect that `text` names. Raises `Misuse`."""
-    found = find(desk.store, text, tenant)
+    found = find(desk.store, text, tenant, among=among)
     if found.what == "task":
         waiting = [row for row in desk.store.unknown(tenant, limit=1000) if row.task == found.id]
         listed = ", ".join(f"{row.name} {out.short(row.key)}" for row in waiting[:6])
@@ -91,14 +91,14 @@ def subject(desk: Desk, text: str, tenant: str) -> Subject:
     past = teller.past[found.id]
     if past.now is None:
         raise Misuse(f"effect {found.id} has no journal; check the store: semel verify")
-    return Subject(found, past.now, past, desk.store.task(found.tenant, past.now.sent[-1].task))
+    return Subject(found, past.now, past, desk.store.task(found.tenant, past.now.task))
 
 
 def present(desk: Desk, s: Subject) -> None:
-    """What the verdict is about, before it is passed on."""
+    """What a decision is about, before it is passed on."""
     task = f" of {s.task.kind} {s.task.key}" if s.task is not None else ""
     out.say(f"This is about {s.effect.name}{task}:")
-    show.effect(s.effect, s.past, need_of(desk, s.found.tenant, s.effect), desk.clock.raw_ms(), s.effect.sent[-1].task)
+    show.effect(s.effect, s.past, need_of(desk, s.found.tenant, s.effect), desk.clock.raw_ms(), s.effect.task)
     out.say()
 
 

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from semel import __version__
 from semel.app import App
-from semel.cli import asks, decide, doctor, output, reach, restore, show, verify, why, work
+from semel.cli import approvals, asks, decide, doctor, output, reach, restore, show, verify, why, work
 from semel.errors import Misuse, SemelError
 from semel.machine import epochs
 from semel.model import Delivery, Execution
@@ -66,6 +66,15 @@ ByOpt = Annotated[
     typer.Option("--by", metavar="NAME", envvar="SEMEL_BY", help="Who decides; it is put on record.", show_default=False),
 ]
 ReasonOpt = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
+
+SeenOpt = Annotated[
+    int | None,
+    typer.Option("--seen", metavar="VERSION", help="The version you looked at; default: the one shown now.", show_default=False),
+]
+AppOpt = Annotated[
+    str | None,
+    typer.Option("--app", metavar="MODULE:app", help="Its code, to check what you write; its store is used.", show_default=False),
+]
 
 
 @cli.callback(invoke_without_command=True)
@@ -279,6 +288,23 @@ def dead(
             show.dead(app.runtime.desk, found, all_tenants)
 
 
+@cli.command("approvals", rich_help_panel=LOOK)
+def waiting_approvals(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """Effects that people must approve, with what would be sent."""
+    with opened(store, tenant, all_tenants) as app:
+        found = approvals.waiting(app, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"approvals": [approvals.waiting_data(*one) for one in found]})
+        else:
+            approvals.listed(app.runtime.desk, found, all_tenants)
+
+
 @cli.command("verify", rich_help_panel=LOOK)
 def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
     """Prove that the journal is whole and the tables are what it says.
@@ -316,16 +342,8 @@ def resolve(
     process_stopped: Annotated[
         bool, typer.Option("--process-stopped", metavar="", help="Your word that the process which sent it has stopped.")
     ] = False,
-    seen: Annotated[
-        int | None,
-        typer.Option(
-            "--seen", metavar="VERSION", help="The version you looked at; default: the one shown now.", show_default=False
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option("--app", metavar="MODULE:app", help="Its code, to check the result; its store is used.", show_default=False),
-    ] = None,
+    seen: SeenOpt = None,
+    target: AppOpt = None,
     store: StoreOpt = reach.DEFAULT_STORE,
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
@@ -346,6 +364,80 @@ def resolve(
             return
         for sentence in decide.outcome(desk, after, verdict, name, checked):
             output.say(sentence)
+
+
+@cli.command(rich_help_panel=DECIDE)
+def approve(
+    key: KeyArg,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    edit: Annotated[
+        str | None,
+        typer.Option("--edit", metavar="JSON", help="Arguments to change, as an object; not the intent.", show_default=False),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="It holds so long: 90s, 30m, 2h, 7d.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask whether you mean it.")] = False,
+    seen: SeenOpt = None,
+    target: AppOpt = None,
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Let an effect that waits be sent, exactly as it is shown.
+
+    It is refused if the effect has moved on since it was shown.
+    """
+    name, change, length = decide.who(by), approvals.edit_of(edit), approvals.length_of(expires)
+    with opened(store, tenant) if target is None else reach.closing(reach.load_app(target)) as app:
+        desk = app.runtime.desk
+        before = approvals.subject(desk, key, tenant)
+        if not as_json:
+            decide.present(desk, before)
+            approvals.show_edit(before, change)
+        if not approvals.confirmed(yes):
+            output.say("Nothing was approved.")
+            raise typer.Exit(FOUND_WRONG)
+        app.review.approve(
+            before.found.id, by=name, reason=reason, seen=before.version if seen is None else seen, args=change,
+            expires=length, tenant=before.found.tenant,
+        )  # fmt: skip
+        after = approvals.subject(desk, before.found.id, before.found.tenant)
+        if as_json:
+            output.emit(approvals.decided_data(desk, after))
+        else:
+            output.say(approvals.approved_words(desk, after, name))
+
+
+@cli.command(rich_help_panel=DECIDE)
+def deny(
+    key: KeyArg,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    seen: SeenOpt = None,
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Say no to an effect that waits; the agent is told so.
+
+    It also takes back an approval that was not used.
+    """
+    name = decide.who(by)
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        before = approvals.subject(desk, key, tenant)
+        if not as_json:
+            decide.present(desk, before)
+        version = before.version if seen is None else seen
+        app.review.deny(before.found.id, by=name, reason=reason, seen=version, tenant=before.found.tenant)
+        after = approvals.subject(desk, before.found.id, before.found.tenant)
+        if as_json:
+            output.emit(approvals.decided_data(desk, after))
+        else:
+            output.say(approvals.denied_words(desk, after, name))
 
 
 @cli.command(rich_help_panel=DECIDE)
@@ -439,9 +531,9 @@ def restored(
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Whether the store went back (restored from a backup, say), and what follows from it.
+    """Whether the store went back, and what follows from it.
 
-    Without an option it only looks. Exit code 1: it went back, and nobody has said so yet.
+    It does when it is restored from a backup, say. Without an option it only looks. Exit code 1: it went back, and nobody has said so yet.
     """
     if old_is_down + close_window + lift_doubt > 1:
         raise Misuse("one statement at a time; write --old-is-down, then --close-window, then --lift-doubt")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.cli.output import clock, duration, short
+from semel.cli.output import clock, count, duration, short
 from semel.engine import views
 from semel.engine.ledger import Desk
 from semel.machine import effects as e
@@ -17,7 +17,7 @@ OBVIOUS = "nobody but a person can tell"  # the machine's words for the end of a
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """who: person or worker. text: what they must do. stopped: a not_found needs the word that its process has stopped."""
+    """who: person, worker or approver. text: what they must do. stopped: a not_found needs the word that its process stopped."""
 
     who: str
     text: str
@@ -25,11 +25,15 @@ class Need:
 
 
 def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
-    """What `x` waits for; None if it is not unknown."""
+    """What `x` waits for; None if it is neither unknown nor to be approved."""
+    if x.waiting and x.asked is not None:
+        given = " and ".join(one.by for one in x.approvals)
+        more = x.asked.approvers - len(x.approvals)
+        return Need("approver", f"{count(more, 'approval')}" + (f" (approved by {given} so far)" if given else ""))
     move = views.next_move(desk, x)
     if move is None:
         return None
-    task = desk.store.task(tenant, x.sent[-1].task)
+    task = desk.store.task(tenant, x.task)
     stopped = any(s.unfenced and not s.quiet for s in x.open)
     blocked = task is not None and task.delivery == Delivery.BLOCKED
     if isinstance(move, r.Person) or blocked:

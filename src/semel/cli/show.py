@@ -206,10 +206,20 @@ def effect(x: e.Effect, past: Past, need: Need | None, now: int, home: str) -> N
     sent = out.count(len(x.sent), "submission")
     whose = {sub.task: "" if sub.task == home else f" of task [{out.short(sub.task)}]" for sub in x.sent}
     tries = ", ".join(f"#{sub.n} by attempt {sub.attempt}{whose[sub.task]}" for sub in x.sent[-4:])
-    rows = [("key", x.key), ("sent", out.one_line(x.args, out.room(INDENT + 2))), ("", f"{sent}: {tries}")]
+    rows = [("key", x.key), ("sent" if x.sent else "to send", out.one_line(x.args, out.room(INDENT + 2)))]
+    if x.asked is not None and x.asked.digest != x.digest:
+        rows.append(("asked", f"{out.one_line(x.asked.args, out.room(INDENT + 2))}"))
+    rows += [("", f"{sent}: {tries}" if tries else sent)]
+    for given in x.approvals:
+        until = f", until {out.moment(given.expires, now)}" if given.expires else ""
+        rows.append(("approved", f"by {given.by}{until}" + (f": {given.reason}" if given.reason else "")))
+    if x.denied is not None:
+        rows.append(("denied", f"by {x.denied.by}" + (f": {x.denied.reason}" if x.denied.reason else "")))
+    if x.waiting:
+        rows.append(("waits", f"for approval, for {out.duration(now - x.asked_at)}"))
     if x.confirmed:
         rows.append(("got", f"not recorded: {x.unrecorded}" if x.unrecorded else out.one_line(x.result, out.room(INDENT + 2))))
-    if past.settled is not None and x.state in (EffectState.CONFIRMED, EffectState.NOT_ATTEMPTED):
+    if past.settled is not None and x.sent and x.state in (EffectState.CONFIRMED, EffectState.NOT_ATTEMPTED):
         spent = f"; unknown for {out.duration(past.unknown_ms)}" if past.unknown_ms else ""
         rows.append(("settled", f"{why.settled_words(past.settled)}{spent}"))
     if past.since:

@@ -94,7 +94,7 @@ class Teller:
     def tell(self, row: Row) -> Line:
         """The row's sentence. Raises `ValueError` for an event that this version does not know."""
         event = row.event or j.event_of(row.kind, row.body)
-        if isinstance(event, j.Claimed | j.Intended | j.Assumed):
+        if isinstance(event, j.Claimed | j.Intended | j.Assumed | j.Asked):
             self._attempts[row.stream] = event.attempt
         self.attempt = self._attempts.get(row.stream, 0)
         if isinstance(event, j.OfEffect):
@@ -119,7 +119,7 @@ class Teller:
         before = past.now
         if not isinstance(event, j.Declined):
             past.now = e.apply(before, event, row.seq, row.at)
-        if isinstance(event, j.Intended | j.Assumed):
+        if isinstance(event, j.Intended | j.Assumed | j.Asked):
             self._names[event.key] = event.name
         if isinstance(event, j.Answered):
             past.answered = (row.actor, event.reason)
@@ -278,6 +278,8 @@ def _intended(t: Teller, row: Row, x: j.Intended, name: str, past: Past) -> tupl
         text = f"{t.tried(x.task, x.attempt)} sends the recorded call of {name} again, with the same key: {under}."
     elif x.n > 1:
         text = f"{t.tried(x.task, x.attempt)} asks for {name} again, since nothing had happened: {under}."
+    elif past.now is not None and past.now.asked is not None:
+        text = f"{t.tried(x.task, x.attempt)} sends {name} as it was approved; the intent is on record: {under}."
     else:
         text = f"{t.tried(x.task, x.attempt)} asks for {name}; the intent is on record: {under}."
     if x.unfenced:
@@ -365,8 +367,29 @@ def _answered(t: Teller, row: Row, x: j.Answered, name: str, past: Past) -> tupl
     return f"{said}{stopped} A worker believes it once settle has been watched.", ()
 
 
+def _asked(t: Teller, row: Row, x: j.Asked, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    many = "a person must approve it" if x.approvers == 1 else f"{x.approvers} different people must approve it"
+    if x.digest:
+        return f"{t.tried(x.task, x.attempt)} asks for {name}, and {many}: nothing is sent until then.", (("would send", x.args),)
+    return f"{t.tried(x.task, x.attempt)} asks for {name} again, and {many}.", ()
+
+
+def _approved(t: Teller, row: Row, x: j.Approved, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    until = f", until {moment(x.expires, row.at)}" if x.expires else ""
+    edited = ", edited," if x.args is not None else ""
+    said = _ended(f"{x.by} approves {name}{edited} as it is on record{until}" + (f": {x.reason}" if x.reason else ""))
+    return said, (("will send", past.now.args if past.now else None),)
+
+
+def _denied(t: Teller, row: Row, x: j.Denied, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{x.by} denies {name}: it is not sent" + (f": {x.reason}" if x.reason else "")), ()
+
+
 def _drifted(t: Teller, row: Row, x: j.Drifted, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
     past.drifts += 1
+    if past.now is not None and not past.now.confirmed:
+        text = f"Drift: attempt {x.attempt} asks for {name} in other words; what is on record for approval stays what is sent."
+        return text, difference(past.now.args, x.args)
     text = f"Drift: attempt {x.attempt} asks for {name} in other words; it is not sent again, the recorded result is given."
     return text, difference(past.now.args if past.now else None, x.args)
 
@@ -388,5 +411,5 @@ def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
 _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
     j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
     j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
-    j.Declined: _declined,
+    j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied,
 }  # fmt: skip

@@ -74,6 +74,8 @@ def settled_words(settled: Settled | None) -> str:
 def verdict_of(x: e.Effect, past: Past, name: str, now: int) -> str:
     """An effect's verdict: its state, two spaces, a sentence."""
     word, _ = _STATE[x.state]
+    if (held := held_words(x, name, now)) is not None:
+        return f"{word}  {held}"
     spent = f" It was unknown for {out.duration(past.unknown_ms)}." if past.unknown_ms else ""
     times = f" {len(x.sent)} submissions, under one key." if len(x.sent) > 1 else ""
     if x.state is EffectState.CONFIRMED:
@@ -83,6 +85,17 @@ def verdict_of(x: e.Effect, past: Past, name: str, now: int) -> str:
     if x.state is EffectState.SUBMITTED:
         return f"{word}  {name} is in flight since {out.duration(now - x.sent[-1].at)}.{times}"
     return f"{word}  Nobody can tell yet whether {name} happened; this is so for {out.duration(now - past.since)}.{times}"
+
+
+def held_words(x: e.Effect, name: str, now: int) -> str | None:
+    """What is to be said of an effect that people have not let go, or that was never sent; None: its story goes on."""
+    if x.denied is not None and x.state is EffectState.NOT_ATTEMPTED:
+        return _stop(f"{name} is not sent: {x.denied.by} denied it" + (f": {x.denied.reason}" if x.denied.reason else ""))
+    if x.waiting:
+        return f"{name} waits for approval, for {out.duration(now - x.asked_at)}; nothing is sent before."
+    if x.approvals and not x.sent:
+        return f"{name} was approved by {' and '.join(one.by for one in x.approvals)}, and is sent when its task goes on."
+    return None
 
 
 def _stop(text: str) -> str:
@@ -126,7 +139,7 @@ def teller(desk: Desk, tenant: str, home: str) -> Teller:
 def _of_effect(desk: Desk, found: Found) -> Story:
     own = desk.store.rows(found.tenant, found.row.stream)  # type: ignore[union-attr]
     shared = found.row.stream == found.id  # type: ignore[union-attr]
-    asked = [event for row in own if isinstance(event := row.event or j.event_of(row.kind, row.body), j.Intended)]
+    asked = [event for row in own if isinstance(event := row.event or j.event_of(row.kind, row.body), j.Intended | j.Asked)]
     streams = dict.fromkeys(event.task for event in asked if event.key == found.id)
     rows = merged([own, *(desk.store.rows(found.tenant, task) for task in streams)] if shared else [own])
     told_by = teller(desk, found.tenant, "" if shared else found.row.stream)  # type: ignore[union-attr]
@@ -135,7 +148,7 @@ def _of_effect(desk: Desk, found: Found) -> Story:
     x = past.now
     if x is None:
         raise ValueError("it was never asked for")
-    task = desk.store.task(found.tenant, x.sent[-1].task)
+    task = desk.store.task(found.tenant, x.task)
     kept = tuple(about(found.id, lines, shared))
     name = f"{x.name} of {_called(task)}"
     now = desk.clock.raw_ms()
@@ -169,7 +182,9 @@ def _facts(x: e.Effect, past: Past, task: TaskRow | None) -> Iterator[tuple[str,
     if task is not None:
         yield "task", f"{task.task}  {task.kind} {task.key}"
         yield "", f"{task.delivery}, {task.execution}, attempt {task.attempt}"
-    yield "sent", out.one_line(x.args, room)
+    yield "sent" if x.sent else "to send", out.one_line(x.args, room)
+    if x.asked is not None and x.asked.digest != x.digest:
+        yield "asked", f"{out.one_line(x.asked.args, room)} (edited by a person)"
     if x.confirmed:
         yield "result", "not recorded: " + x.unrecorded if x.unrecorded else out.one_line(x.result, room)
     yield "recovery", ladder(x)
@@ -183,6 +198,9 @@ def advice(key: str, need: Need | None) -> str:
         return ""
     if need.who == "worker":
         return f"Next: {need.text}."
+    if need.who == "approver":
+        key = out.short(key)
+        return f"Next: it waits for {need.text}:\n  semel approve {key} --by YOU\n  semel deny {key} --by YOU --reason WHY"
     stopped = " --process-stopped" if need.stopped else ""
     key = out.short(key)
     text = _stop(need.text)
@@ -224,7 +242,7 @@ def labels(rows: Iterable[Row]) -> Callable[[str, str], str]:
     keys: dict[str, set[str]] = {}
     for row in rows:
         event = row.event or j.event_of(row.kind, row.body)
-        if isinstance(event, j.Intended | j.Declined):
+        if isinstance(event, j.Intended | j.Declined | j.Asked):
             keys.setdefault(event.name, set()).add(event.key)
     return lambda name, key: f"{name} [{out.short(key)}]" if len(keys.get(name, ())) > 1 else name
 
@@ -295,8 +313,22 @@ def effect_data(x: e.Effect, past: Past, tenant: str, need: Need | None) -> dict
             {"submission": v.n, "outcome": v.outcome, "result": v.result, "reason": v.reason, "at": v.at} for v in x.evidence
         ],
         "settled_by": None if past.settled is None else _settled_data(past.settled),
+        "approval": approval_data(x),
         "conflict": x.conflict, "unknown_since": past.since or None, "unknown_ms": past.unknown_ms, "drifts": past.drifts,
         "needs": None if need is None else {"who": need.who, "text": need.text, "process_stopped": need.stopped},
+    }  # fmt: skip
+
+
+def approval_data(x: e.Effect) -> Json:
+    """What people were asked, and what they said, for programs; None: nobody was asked."""
+    if x.asked is None:
+        return None
+    return {
+        "waiting": x.waiting, "approvers": x.asked.approvers, "since": x.asked_at, "tasks": sorted(x.askers),
+        "asked_args": x.asked.args, "edited": x.asked.digest != x.digest,
+        "approved": [{"by": one.by, "reason": one.reason, "digest": one.digest, "expires": one.expires or None}
+                     for one in x.approvals],
+        "denied": None if x.denied is None else {"by": x.denied.by, "reason": x.denied.reason},
     }  # fmt: skip
 
 

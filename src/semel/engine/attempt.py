@@ -31,7 +31,7 @@ RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the attempt must end, decided while its code still runs. how: park, block, fail, gone."""
+    """How the attempt must end, decided while its code still runs. how: park, block, approval, fail, gone."""
 
     how: str
     why: str
@@ -173,6 +173,10 @@ class Attempt:
         """Only a person can help."""
         raise (yield from self._suspended(Exit("block", why, key)))
 
+    def wait_for_approval(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
+        """People decide whether `key` is sent (R21)."""
+        raise (yield from self._suspended(Exit("approval", why, key)))
+
     def suspend_fenced(self) -> Generator[Request, Any, Suspended]:
         """This process may start nothing more."""
         yield Await(self.ledger.desk.writer.barrier(), 1.0)
@@ -278,6 +282,9 @@ class Attempt:
             yield from self.look_again()  # the answer may have come while the handler still ran, before there was a block
             if not isinstance(decided, Refusal) and self._has_answer(exit.key):
                 yield from self.ledger.commit(tasks.Unblock("it was answered before it was blocked", now))
+        elif exit.how == "approval":  # the machine does not block what was decided while the handler still ran
+            yield from self.look_again()
+            yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, approval=True))
         elif exit.how == "fail":
             yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random()))
 

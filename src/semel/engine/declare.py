@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -37,6 +37,14 @@ class Looked:
 
 
 @dataclass(frozen=True)
+class Approves:
+    """A predicate over an effect's arguments: whether people must approve the call. names: those that it asks for."""
+
+    fn: Callable[..., bool]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Effect:
     """A declared effect. timeout_ms: of one submission."""
 
@@ -55,6 +63,7 @@ class Effect:
     timeout_ms: int
     per_task: int | None
     formerly: tuple[str, ...]
+    approve: bool | Approves = False
 
     @property
     def first_name(self) -> str:
@@ -141,6 +150,7 @@ def effect(
     per_task: int | None,
     name: str | None,
     formerly: tuple[str, ...],
+    approve: bool | Callable[..., bool] = False,
 ) -> Effect:
     """The declaration of an effect. Raises `Misuse`."""
     what = f"effect {name or getattr(fn, '__name__', fn)}"
@@ -158,8 +168,27 @@ def effect(
     return Effect(
         name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what), names_of(intent, "intent", what, parameters),
         names_of(material, "material", what, parameters), rungs, lookups, scope, exceptions(not_done, what), tries,
-        milliseconds(timeout), per_task, tuple(formerly),
+        milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters),
     )  # fmt: skip
+
+
+def approves(approve: object, what: str, parameters: Parameters) -> bool | Approves:
+    """Whether people must approve each call, or what tells that of one; its parameters checked against the effect's."""
+    if isinstance(approve, bool):
+        return approve
+    if not callable(approve) or is_async(approve):
+        raise Misuse(
+            f"{what}: approve is {approve!r}; write approve=True, or a plain function of its arguments that returns a bool: "
+            f"approve=lambda cents: cents > 10_000"
+        )
+    names = tuple(inspect.signature(approve).parameters)
+    for wanted in names:
+        if wanted not in parameters.values:
+            raise Misuse(
+                f"{what}: its approve predicate asks for {wanted!r}, which is no parameter of the effect; "
+                f"it may ask for {', '.join(parameters.values)}"
+            )
+    return Approves(approve, names)
 
 
 def exceptions(not_done: object, what: str) -> tuple[type[Exception], ...]:
@@ -274,3 +303,15 @@ class Registry(Generic[D]):
     def names(self) -> tuple[str, ...]:
         """All names."""
         return tuple(sorted(self._known))
+
+
+def check_approvers(approvers: Mapping[str, int], effects: Registry[Effect]) -> None:
+    """Raise `Misuse` for a number of approvers that would guard nothing."""
+    for name, number in approvers.items():
+        declared = effects.get(name)
+        if declared is None or declared.approve is False:
+            raise Misuse(
+                f"app.approvers names {name!r}, which is no effect that is approved; declare it with approve=True, or take it out"
+            )
+        if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+            raise Misuse(f"app.approvers[{name!r}] is {number!r}; write how many different people must approve it: 2")

@@ -10,7 +10,7 @@ import copy
 import logging
 import os
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -213,6 +213,13 @@ class Ledger:
             return self.keys[key].state.effect
         return self.state.effects.get(key)
 
+    def shared_effect(self, key: str) -> e.Effect | None:
+        """The effect of a tenant-scoped key, joined or not, as the store has it."""
+        with self.lock:
+            stream = self.key_stream(key)
+            stream.refresh(self.desk.store)
+            return stream.state.effect
+
     # --- proposing ---
 
     def propose(
@@ -232,19 +239,37 @@ class Ledger:
 
     def _propose_shared(self, command: e.EffectCommand, guard: Guard | None, waited_for: bool) -> Proposal | Refusal:
         stream = self.key_stream(command.key)
-        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer | e.Void):
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer | e.Approve | e.Deny | e.Void):
             stream.refresh(self.desk.store)
         decided = tasks.decide_shared(stream.state, self.state, command, self.shared(), guard.epoch if guard else 0)
         if isinstance(decided, Refusal):
             return decided
         mine, decision = decided
         checks = self._checks(command)
-        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Void) and not mine:
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Approve | e.Deny | e.Void) and not mine:
             checks = (*checks, (self.tenant, self.state.id, self.head.seq))  # still ours, or the key's change must not land
-        return self._queue(decision, mine, {command.key: decision.events}, guard, checks, waited_for)
+        freed, unmoved = self._askers(command, stream.state.effect, decision)
+        return self._queue(decision, mine, {command.key: decision.events}, guard, (*checks, *unmoved), waited_for, freed)
+
+    def _askers(
+        self, command: e.EffectCommand, effect: e.Effect | None, decision: e.Decision
+    ) -> tuple[list[tuple[Ledger, tuple[j.Happened, ...]]], list[tuple[str, str, int]]]:
+        """The other tasks that wait for a decision: those to be unblocked with it, and those that must still stand unblocked."""
+        freed: list[tuple[Ledger, tuple[j.Happened, ...]]] = []
+        unmoved: list[tuple[str, str, int]] = []
+        if isinstance(command, e.Approve | e.Deny) and effect is not None:
+            for task in sorted(effect.askers - {self.state.id}):
+                other = Ledger.read(self.desk, self.tenant, task, self.actor)
+                if other is not None and (told := tasks.goes_on(other.state, command, effect, decision)):
+                    freed.append((other, told))
+                elif other is not None:
+                    unmoved.append((self.tenant, task, other.head.seq))
+        return freed, unmoved
 
     def _checks(self, command: tasks.Command) -> tuple[tuple[str, str, int], ...]:
-        """R8: an intend, and a finish, hold only while the joined keys stand where they stood."""
+        """R8: an intend, and a finish, hold only while the joined keys stand where they stood; so does a wait for a decision."""
+        if isinstance(command, tasks.Block) and command.approval and command.key in self.keys:
+            return ((self.tenant, command.key, self.keys[command.key].head.seq),)
         if not isinstance(command, e.Intend | tasks.Finish):
             return ()
         return tuple(
@@ -273,6 +298,7 @@ class Ledger:
         guard: Guard | None,
         checks: tuple[tuple[str, str, int], ...],
         waited_for: bool,
+        beside: Sequence[tuple[Ledger, tuple[j.Happened, ...]]] = (),
     ) -> Proposal:
         changed = {key: told for key, told in more.items() if told}
         if not events and not changed:
@@ -288,6 +314,12 @@ class Ledger:
         for key in sorted(changed):
             self.keys[key].pending += 1
             parts.append(self.keys[key].part(changed[key], actor=self.actor, at=at, id=identity))
+        for other, told in beside:
+            parts.append(
+                part_of_task(
+                    self.tenant, other.state, other.head, told, actor=self.actor, token=other.state.token, at=at, id=identity
+                )[0]
+            )
         for event in events:
             if isinstance(event, j.Joined):
                 self.key_stream(event.key)

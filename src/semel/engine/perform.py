@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import atomic, recover
+from semel.engine import approval, atomic, recover
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -103,13 +103,15 @@ def perform(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
 
 def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
     tried = 0
+    approvers = yield from approval.wanted(attempt, call)
     while True:
         attempt.look_at_time()
-        decided = yield from _intend(attempt, call)
+        decided = yield from _intend(attempt, call, approvers)
         if decided.recorded is not None:
             return recorded(attempt, call.effect, decided.recorded)
         doing = attempt.doing[call.key]
-        reply = yield from submit(attempt, call.effect, doing, call.values)
+        values = yield from approval.values(attempt, call, doing)
+        reply = yield from submit(attempt, call.effect, doing, values)
         if isinstance(reply, Done):
             return reply.value
         yield from recover.climb(attempt, call.effect, call.key)
@@ -122,7 +124,7 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
             yield attempt.clock.pause(RETRY_SECONDS * 2 ** (tried - 1))
 
 
-def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decision]:
+def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request, Any, e.Decision]:
     """Until the intent is durable, or the record is the answer."""
     effect = call.effect
     while True:
@@ -131,8 +133,10 @@ def _intend(attempt: Attempt, call: Called) -> Generator[Request, Any, e.Decisio
             call.key, effect.first_name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number,
             attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
-            doubt=attempt.doubt(effect.scope),
+            doubt=attempt.doubt(effect.scope), approvers=approvers, intent=effect.intent if approvers else (),
+            at=attempt.clock.wall_ms(),
         ))  # fmt: skip
+        yield from approval.wait(attempt, call, decided)
         if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):
             yield from recover.climb(attempt, effect, call.key)
             continue

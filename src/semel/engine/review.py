@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from datetime import timedelta
 from typing import Any
 
+from semel.engine import declare
 from semel.engine.data import NotRecordable
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.requests import Request
+from semel.engine.runtime import current, inside
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
-from semel.machine import tasks
+from semel.machine import keys, tasks
 from semel.machine.projection import EffectRow
 from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
 
@@ -60,10 +63,63 @@ def resolve(
         raise Misuse("a person's verdict is Confirmed(result), NotFound() or Conflict(reason)")
     version = row.version if seen is None else seen
     command = e.Answer(row.key, name, by.strip(), version, result, reason, stopped)
-    scope = "task" if row.stream == row.task else "tenant"
-    unwrap((yield from ledger.commit(command, scope=scope)))
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
     if name != "conflict":
         yield from ledger.commit(tasks.Unblock(f"{name} by {by.strip()}", desk.clock.wall_ms()))
+
+
+def no_agent(what: str) -> None:
+    """Raise `Misuse` where a decision is made inside the work that it is about, or any other: an agent is no person."""
+    if current.get() is not None or inside.get():
+        raise Misuse(
+            f"{what} was called inside the work of an agent, and an agent cannot decide about its own acts; a person does, "
+            f"outside any work: semel approve, deny or resolve"
+        )
+
+
+def edited(row: EffectRow, args: Any, declared: declare.Effect | None, recorded: Json) -> tuple[Json, str]:
+    """An edit as data, and its digest; arguments that it does not name are as recorded. Raises `Misuse`."""
+    if not isinstance(args, Mapping) or not args:
+        raise Misuse(f"an edit of {row.name} names arguments and their new values: args={{'cents': 1200}}, not {args!r}")
+    data = {**recorded, **args}
+    if unknown := sorted(set(args) - set(recorded)):
+        raise Misuse(f"an edit of {row.name} names {unknown[0]!r}, which is none of its arguments: {', '.join(recorded)}")
+    if declared is not None:
+        try:
+            data = declared.parameters.encode(declared.parameters.decode(data))
+        except NotRecordable as error:
+            raise Misuse(
+                f"the edit does not fit effect {row.name}: {error}; write it as the agent would have called it"
+            ) from error
+    return data, keys.digest(data)
+
+
+def approve(
+    desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None, expires: timedelta | None, args: Any,
+    declared: declare.Effect | None,
+) -> Generator[Request, Any, None]:  # fmt: skip
+    """A person lets the recorded call be sent, edited or not; whoever waits for it goes on in the same change."""
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    known = ledger.shared_effect(row.key) if row.stream != row.task else ledger.effect(row.key)
+    if expires is not None and expires <= timedelta(0):
+        raise Misuse(f"expires={expires} is over already; write how long the approval holds: expires=timedelta(hours=1)")
+    data, digest = (None, "") if args is None or known is None else edited(row, args, declared, known.args)
+    now = desk.clock.wall_ms()
+    until = 0 if expires is None else now + declare.milliseconds(expires)
+    command = e.Approve(row.key, by.strip(), row.version if seen is None else seen, now, reason, data, digest, until)
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
+def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
+    """A person says no, and the agent may read it."""
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    command = e.Deny(row.key, by.strip(), row.version if seen is None else seen, reason)
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
+def scope_of(row: EffectRow) -> str:
+    """Whether an effect is one task's, or the tenant's."""
+    return "task" if row.stream == row.task else "tenant"
 
 
 def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Generator[Request, Any, None]:

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +97,7 @@ class Runtime:
         self.on_fenced: Callable[[str], None] = lambda why: None
         self.forked = False
         self.app: Awaits | None = None
+        self.approvers: Mapping[str, int] = {}
         self._session: Session | None = None
         self._arrival: Arrival | None = None
         self._opening = threading.Lock()
@@ -231,6 +232,10 @@ class Runtime:
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function."""
         return self._wrapped(fn, lambda: _set(inside, "a lookup"))
+
+    def judging(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """An effect's approve predicate."""
+        return self._wrapped(fn, lambda: _set(inside, "an approve predicate"))
 
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler."""

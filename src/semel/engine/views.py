@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
 from semel.engine.session import read_effect
 from semel.errors import Misuse
@@ -32,8 +35,33 @@ def effect_view(desk: Desk, row: EffectRow) -> EffectView:
     )
     return EffectView(
         row.key, row.tenant, row.task, found.name, EffectState(row.state), found.args, found.result, len(found.sent),
-        found.occurrence, found.generation, evidence, why_of(found), found.lost_at, found.version,
+        found.occurrence, found.generation, evidence, why_of(found), found.asked_at if found.waiting else found.lost_at,
+        found.version,
     )  # fmt: skip
+
+
+def pending(desk: Desk, tenant: str | None, limit: int) -> list[EffectView]:
+    """The effects for whose approval tasks are blocked; of a key that several wait for, one."""
+    found: dict[tuple[str, str], EffectView] = {}
+    after = ""
+    while rows := desk.store.tasks(tenant, delivery=Delivery.BLOCKED, after=after, limit=100):
+        for task in (row for row in rows if WAITS in row.why):
+            for row in _asked_by(desk, task):
+                view = effect_view(desk, row)
+                if view.why.startswith(WAITS) and len(found) < limit:
+                    found.setdefault((row.tenant, row.key), view)
+        if len(rows) < 100 or len(found) >= limit:
+            break
+        after = rows[-1].task
+    return list(found.values())
+
+
+def _asked_by(desk: Desk, task: TaskRow) -> Iterator[EffectRow]:
+    """The effects, its own and those that it has joined, that a task waits for."""
+    state = tasks.fold(desk.store.rows(task.tenant, task.task))
+    for key in [*(key for key, x in state.effects.items() if x.waiting), *sorted(state.joined)]:
+        if (row := desk.store.effect(task.tenant, key)) is not None:
+            yield row
 
 
 def why_of(x: e.Effect) -> str:
@@ -47,6 +75,10 @@ def why_of(x: e.Effect) -> str:
         return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
     if x.unrecorded:
         return f"confirmed; its result was not recorded: {x.unrecorded}"
+    if x.waiting and x.asked is not None:
+        return f"{WAITS} ({len(x.approvals)} of {x.asked.approvers} given)"
+    if x.denied is not None:
+        return f"denied by {x.denied.by}" + (f": {x.denied.reason}" if x.denied.reason else "")
     return x.declined.reason if x.declined and not x.confirmed else ""
 
 

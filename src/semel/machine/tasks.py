@@ -241,13 +241,13 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
         decided = e.decide(effect, command, standing(task, command, shared))
         if isinstance(decided, Refusal):
             return decided
-        return replace(decided, events=(*decided.events, *_goes_on(task, command, effect, decided)))
+        return replace(decided, events=(*decided.events, *goes_on(task, command, effect, decided)))
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
     return _DECIDE[type(command)](task, command, shared)
 
 
-def _goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decided: e.Decision) -> tuple[j.Happened, ...]:
+def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decided: e.Decision) -> tuple[j.Happened, ...]:
     """A person's decision unblocks its task in the same change: a crash between the two would strand it."""
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
@@ -445,7 +445,7 @@ def decide_shared(
     decided = e.decide(key.effect, command, stand)
     if isinstance(decided, Refusal):
         return decided
-    return (*join, *_goes_on(task, command, key.effect, decided)), decided
+    return (*join, *goes_on(task, command, key.effect, decided)), decided
 
 
 def next_token(key: Key, epoch: int) -> int:
