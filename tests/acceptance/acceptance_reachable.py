@@ -33,11 +33,15 @@ def commands(task: tasks.Task) -> Iterator[tasks.Command]:
         yield from (
             e.Intend(KEY, "name", {}, "digest", "", task.id, task.attempt, token, session, again=again) for again in (False, True)
         )
+        yield e.Intend(KEY, "name", {}, "digest", "", task.id, task.attempt, token, session, approvers=1)
+        yield tasks.Block(token, "why", KEY, approval=True)
     for sub in effect.sent if effect else ():
         yield e.Confirm(KEY, sub.n, sub.token)
         yield from (e.Disprove(KEY, sub.n, sub.token, "why", final) for final in (False, True))
         yield from (e.Lose(KEY, sub.n, sub.token, "why", ended) for ended in (False, True))
         yield from (e.NoteSenderGone(KEY, sub.session, True), e.Credit(KEY, sub.n, token))
+    if effect and effect.asked:
+        yield from (e.Approve(KEY, "ann", effect.version, T), e.Deny(KEY, "ann", effect.version))
     if effect:
         for verdict in ("confirmed", "not_found", "conflict", "unavailable"):
             yield e.Settle(KEY, token, verdict, "lookup:f", waited_ms=T)
@@ -54,7 +58,16 @@ def shape(task: tasks.Task) -> object:
     if effect:
         sent = tuple((s.open, s.lost, s.ended, s.fenced, s.dead, s.token == task.token) for s in effect.sent)
         told = tuple((x.n, x.outcome) for x in effect.evidence)
-        facts = (sent, told, effect.confirmed, effect.declined is not None, effect.answered is not None, bool(effect.conflict))
+        facts = (
+            sent,
+            told,
+            effect.confirmed,
+            effect.declined is not None,
+            effect.answered is not None,
+            bool(effect.conflict),
+            effect.waiting,
+            effect.denied is not None,
+        )
     return (task.delivery, task.execution, task.ending, bool(task.suspended), min(task.failures, 2), min(task.crashes, 2),
             task.alone, task.clean, facts)  # fmt: skip
 

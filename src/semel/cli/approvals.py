@@ -99,7 +99,7 @@ def listed(desk: Desk, found: Sequence[tuple[EffectView, e.Effect, TaskRow | Non
         out.console().print(Text.assemble((out.clean(named), "bold yellow"), f"  for {age}"), soft_wrap=True)
         rows = [("key", x.key), ("task", x.task)]
         rows += [("tenant", view.tenant)] if tenants else []
-        rows += [("would send", out.one_line(x.args, out.room(INDENT)))]
+        rows += [("to send", out.one_line(x.args, out.room(INDENT)))]
         if x.asked is not None and x.asked.approvers > 1:
             given = " and ".join(one.by for one in x.approvals) or "nobody yet"
             rows += [("needs", f"{x.asked.approvers} different people; approved by {given}")]
