@@ -146,7 +146,7 @@ TASK = {
 }  # fmt: skip
 EFFECT = {
     "key", "tenant", "name", "state", "version", "args", "result", "unrecorded", "occurrence", "generation", "recovery",
-    "submissions", "evidence", "settled_by", "conflict", "unknown_since", "unknown_ms", "drifts", "needs",
+    "submissions", "evidence", "settled_by", "approval", "conflict", "unknown_since", "unknown_ms", "drifts", "needs",
 }  # fmt: skip
 UNKNOWN = {
     "key", "tenant", "task", "name", "since", "age_ms", "version", "args", "submissions", "conflict", "recovery", "needs",

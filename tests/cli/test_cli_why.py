@@ -163,6 +163,9 @@ ALL: list[j.Happened] = [
     j.Ending("cancelled", "by ann"), j.Cancelled("by ann"), j.DeadLettered("failed"), j.Replayed("by ann", "draft"),
     j.Finished("done"), j.Assumed("sml_a", 1, "mail", TASK, 1, 7, 5000, {"a": 1}, "d"), j.EpochBegan(9, "i", 8, 5000, "restored"),
     j.EpochWatched(9), j.WindowClosed(9, "all is back"), j.DoubtLifted(9, "looked through"), j.Void(),
+    j.Asked("sml_b", "wire", TASK, 1, 2, {"a": 1}, "d"), j.Drifted("sml_b", {"a": 2}, "e", 1),
+    j.Approved("sml_b", "ann", "f", "agreed", {"a": 3}, 99_000), j.Asked("sml_b", "wire", TASK, 2),
+    j.Denied("sml_b", "bob", "not ours"),
 ]  # fmt: skip
 
 

@@ -76,4 +76,4 @@ def values(attempt: Attempt, call: Called, doing: Doing) -> Generator[Request, A
         doing.move("waiting", "abandoned")
         why = f"not sent: the approved call does not fit the code: {error}"
         attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, why, sender=doing.sender))
-        return (yield from attempt.block(why, call.key))
+        return (yield from attempt.block(why, ""))  # of no key: no outcome of it is waited for, that could end the block
