@@ -117,8 +117,7 @@ class Teller:
     def _of_effect(self, row: Row, event: j.OfEffect) -> tuple[str, tuple[Detail, ...]]:
         past = self.past.setdefault(event.key, Past())
         before = past.now
-        if not isinstance(event, j.Declined):
-            past.now = e.apply(before, event, row.seq, row.at)
+        past.now = e.apply(before, event, row.seq, row.at)
         if isinstance(event, j.Intended | j.Assumed | j.Asked):
             self._names[event.key] = event.name
         if isinstance(event, j.Answered):

@@ -151,3 +151,24 @@ def think(invoice: str) -> str:
 @app.task(intent=("number",))
 def count(number: int, step: str = "one") -> str:
     return f"{number} {step}"
+
+
+@app.effect(intent=("invoice",), approve=True, name="wire")
+def wire(submission: semel.Submission, invoice: str, cents: int, note: str = "due") -> str:
+    return act(f"wire_{cents}_{note}", submission, invoice)
+
+
+@app.effect(intent=("invoice",), approve=True, name="close")
+def close_books(submission: semel.Submission, invoice: str) -> str:
+    return act("close", submission, invoice)
+
+
+app.approvers["close"] = 2
+
+
+@app.task(intent=("invoice",), queue="billing")
+def remit(invoice: str, cents: int = 1200) -> str:
+    try:
+        return wire(invoice, cents) if cents else close_books(invoice)
+    except semel.Refused as refused:
+        return str(refused)
