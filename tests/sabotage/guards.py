@@ -22,6 +22,7 @@ ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
 CELLS = ("tests/machine/test_cells_effects.py",)
+APPROVALS, APPROVED, RACES = ("tests/machine/test_rules_approvals.py",), ("tests/app/test_approvals.py",), ("tests/engine/test_approval_races.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 
 
@@ -225,4 +226,39 @@ GUARDS = (
           (f"{BORROWED}a_key_that_another_transaction_has_in_hand_is_waited_for",)),
     Guard("SQLAlchemy knows that its transaction has begun", "store/pgborrowed.py", 'if callable(begun := getattr(transaction, "in_transaction", None)) and not begun():', "if False:",
           (f"{BORROWED}sqlalchemy",)),
+    # --- approvals ---
+    Guard("R21 nothing is sent before people have approved it", "machine/approvals.py", "if c.again or not wanted:", "if True:", APPROVALS),
+    Guard("R21 what was asked for stays to be approved", "machine/approvals.py",
+          "wanted = max(c.approvers, asked.approvers if asked else 0)", "wanted = c.approvers", APPROVALS),
+    Guard("R21 an approval expires", "machine/approvals.py", "if not given.expires or given.expires > at", "if True", APPROVALS),
+    Guard("R21 what was denied stays denied", "machine/approvals.py", "if effect is not None and effect.denied is not None:", "if False:", APPROVALS),
+    Guard("R21 two approvers are two people", "machine/approvals.py", "    if any(same_person(one.by, c.by) for one in given):", "    if False:", APPROVALS),
+    Guard("R21 approved twice", "machine/approvals.py", "    if len(given) >= effect.asked.approvers:\n        return Refusal(",
+          "    if False:\n        return Refusal(", APPROVALS),
+    Guard("R21 an approval of what has moved on", "machine/approvals.py", "if effect.version != c.seen:", "if False:", APPROVALS),
+    Guard("R21 an edit may not touch the intent", "machine/approvals.py", 'return ", ".join(changed)', 'return ""', APPROVALS),
+    Guard("R21 an approval is of the words that were seen", "machine/approvals.py",
+          "if effect.denied is not None or given.digest != effect.digest:", "if effect.denied is not None:", APPROVALS),
+    Guard("R21 the machine keeps the approved words", "machine/effects.py",
+          "fresh = effect is None or (effect.asked is None and effect.digest != c.digest)",
+          "fresh = effect is None or effect.digest != c.digest", APPROVALS),
+    Guard("R21 the engine sends the approved words", "engine/approval.py", "if known is None or known.asked is None:", "if True:", APPROVED),
+    Guard("R21 approval comes before doubt", "machine/effects.py", "    if held is not None:\n", "    if held is not None and c.doubt is None:\n", APPROVALS),
+    Guard("R21 a decision unblocks in the same change", "machine/tasks.py",
+          "    elif isinstance(command, e.Approve | e.Deny):\n        if effect is None", "    elif False:\n        if effect is None", APPROVALS),
+    Guard("R21 no wait for what is decided", "machine/tasks.py", "over = held is None or not held.waiting", "over = False", APPROVALS),
+    Guard("R21 no wait before what is unknown, or cancelled, is over", "machine/tasks.py",
+          "if over or task.ending or _will_be_unknown(task, shared):", "if over:", APPROVALS),
+    Guard("R21 a wait lands only where its key stood", "engine/ledger.py",
+          "if isinstance(command, tasks.Block) and command.approval and command.key in self.keys:", "if False:", RACES),
+    Guard("R21 a shared decision frees all that wait", "engine/ledger.py",
+          "if isinstance(command, e.Approve | e.Deny) and effect is not None:", "if False:", RACES),
+    Guard("R21 a shared decision lands only where the others stood", "engine/ledger.py",
+          "unmoved.append((self.tenant, task, other.head.seq))", "pass", RACES),
+    Guard("R21 a shared decision lands only where its own task stood", "engine/ledger.py",
+          "if isinstance(command, e.Intend | e.Settle | e.Credit | e.Approve | e.Deny | e.Void) and not mine:",
+          "if isinstance(command, e.Intend | e.Settle | e.Credit | e.Void) and not mine:", RACES),
+    Guard("R21 an agent decides nothing about its own acts", "engine/review.py", "if current.get() is not None or inside.get():", "if False:", APPROVED),
+    Guard("R21 what the code cannot take of an edit is not sent", "engine/approval.py", "    except NotRecordable as error:\n        doing.move",
+          "    except NotRecordable as error:\n        return call.values\n        doing.move", APPROVED),
 )  # fmt: skip

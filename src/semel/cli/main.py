@@ -533,7 +533,8 @@ def restored(
 ) -> None:
     """Whether the store went back, and what follows from it.
 
-    It does when it is restored from a backup, say. Without an option it only looks. Exit code 1: it went back, and nobody has said so yet.
+    It does when it is restored from a backup, say. Without an option it only looks. Exit code 1: it went back, and nobody has
+    said so yet.
     """
     if old_is_down + close_window + lift_doubt > 1:
         raise Misuse("one statement at a time; write --old-is-down, then --close-window, then --lift-doubt")

@@ -251,9 +251,9 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
     """A person's decision unblocks its task in the same change: a crash between the two would strand it."""
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
-    elif (
-        isinstance(command, e.Approve | e.Deny) and effect is not None and approvals.suffices(effect, command, decided.events[0])
-    ):
+    elif isinstance(command, e.Approve | e.Deny):
+        if effect is None or not approvals.suffices(effect, command, decided.events[0]):
+            return ()
         why = "approved" if isinstance(command, e.Approve) else "denied"
     else:
         return ()
