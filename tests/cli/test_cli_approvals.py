@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -132,3 +136,19 @@ def test_nothing_waits(office: Office) -> None:
         office.look("cancel", task, "--by", "ann")
     assert office.look("approvals").stdout.startswith("NOTHING WAITS")
     assert office.json("approvals") == {"approvals": []}
+
+
+@pytest.mark.parametrize(("typed", "code"), [("y\n", 0), ("\n", 1)])
+def test_a_person_at_a_terminal_is_asked(office: Office, typed: str, code: int) -> None:
+    """What is shown is sent, and nothing but a yes is one."""
+    key = key_of(office, "inv_w")
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "semel", "approve", key, "--by", "ann"]
+    person = subprocess.Popen(command, env=office.env, cwd=office.folder, stdin=theirs, stdout=subprocess.PIPE, text=True)
+    os.close(theirs)
+    os.write(ours, typed.encode())
+    said = words(person.communicate(timeout=60)[0])
+    os.close(ours)
+    assert person.returncode == code and "Approve exactly this? [y/N]" in said
+    assert said.index('"cents": 1200') < said.index("Approve exactly this?")
+    assert bool(office.json("show", "inv_w")["effects"][0]["approval"]["approved"]) == (code == 0)

@@ -183,6 +183,7 @@ class History:
         intend = e.Intend(
             key, "mail", {"to": "a"}, "digest", "", state.id, state.attempt, state.token, state.session,
             recovery=("lookup:1000",), again=known is not None and known.state == "ambiguous",
+            approvers=int(self.dice.random() < 0.3), at=self.clock.now,
         )  # fmt: skip
         self._propose(ledger, intend, f"Intend_{scope}", scope, guarded=True)
 
@@ -190,6 +191,9 @@ class History:
         if scope == "tenant":
             ledger.key_stream(key)
         known = ledger.effect(key)
+        if known is not None and known.waiting and self.dice.random() < 0.7:
+            self._decide(ledger, known, scope)
+            return
         if known is None or not known.open or self.dice.random() < 0.2:
             self._intend(ledger, key, scope)
             return
@@ -197,6 +201,15 @@ class History:
         command: t.Command = self.dice.choice((
             e.Confirm(key, n, token, "id"), e.Disprove(key, n, token, "refused"), e.Lose(key, n, token, "cut", True),
             e.Lose(key, n, token, "slow", False), e.MarkUnfenced(key, n, token, "child"),
+        ))  # fmt: skip
+        self._propose(ledger, command, f"{type(command).__name__}_{scope}", scope)
+
+    def _decide(self, ledger: Ledger, known: e.Effect, scope: str) -> None:
+        """Wait for people, or be one of them."""
+        key, dice = known.key, self.dice
+        command: t.Command = dice.choice((
+            t.Block(ledger.state.token, "ask", key, approval=True), e.Approve(key, "ann", known.version, self.clock.now),
+            e.Approve(key, "ann", known.version, self.clock.now, expires=self.clock.now + 5), e.Deny(key, "ann", known.version),
         ))  # fmt: skip
         self._propose(ledger, command, f"{type(command).__name__}_{scope}", scope)
 

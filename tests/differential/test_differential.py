@@ -24,6 +24,7 @@ WANTED = {
     "Intend_task:Landed", "Intend_task:Fenced", "Intend_tenant:Landed", "Intend_tenant:Stale",
     *(f"{what}_{scope}:Landed" for what in ("Confirm", "Disprove", "Lose", "MarkUnfenced") for scope in ("task", "tenant")),
     *(f"Settle_{verdict}:Landed" for verdict in ("confirmed", "not_found", "conflict", "unavailable")),
+    "Approve_task:Landed", "Deny_task:Landed", "Block_task:Landed", "Approve_tenant:Landed", "Deny_tenant:Landed",
     "Answer_confirmed:Landed", "Answer_not_found:Landed",
 }  # fmt: skip
 

@@ -113,6 +113,13 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
         "decline": lambda: t.Decline(token, key, "charge", "denied", {}),
         "intend": lambda: e.Intend(key, "charge", {"n": n}, f"d{n % 2}", f"m{n % 11 == 0}", "t1", task.attempt, token,
                                    task.session, unfenced="process" if n % 13 == 0 else "", limit=2 if n % 17 == 0 else None),
+        "ask": lambda: e.Intend(key, "charge", {"to": "a", "n": n}, f"d{n % 2}", "m", "t1", task.attempt, token, task.session,
+                                approvers=1 + n % 2, intent=("to",), at=at),
+        "approve": lambda: e.Approve(key, f"p{n % 3}", known.version if known else 0, history.at,
+                                     args={"to": "a", "n": 0} if n % 7 == 0 else None, digest="d9" if n % 7 == 0 else "",
+                                     expires=history.at + n if n % 2 else 0),
+        "deny": lambda: e.Deny(key, "p1", known.version if known else 0),
+        "wait": lambda: t.Block(token, "?", key, approval=True),
         "again": lambda: e.Intend(key, "charge", {}, "d0", "m", "t1", task.attempt, token, task.session, again=True),
         "confirm": lambda: e.Confirm(key, sub, spoken, n),
         "disprove": lambda: e.Disprove(key, sub, spoken, "refused", final=n % 5 == 0),
@@ -131,7 +138,8 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
 # Legal moves are rare among random ones: those that lead on are offered more often.
 NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 2 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
-    "again", "again", "disprove", "mark", "gone", "settle", "settle", "credit", "answer",
+    "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
+    "settle", "settle", "credit", "answer",
 ]  # fmt: skip
 MOVES = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 59), st.sampled_from([0, 0, 0, 0, 1])), min_size=12, max_size=45

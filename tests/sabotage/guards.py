@@ -22,7 +22,11 @@ ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
 CELLS = ("tests/machine/test_cells_effects.py",)
-APPROVALS, APPROVED, RACES = ("tests/machine/test_rules_approvals.py",), ("tests/app/test_approvals.py",), ("tests/engine/test_approval_races.py",)
+APPROVALS, APPROVED, RACES = (
+    ("tests/machine/test_rules_approvals.py",),
+    ("tests/app/test_approvals.py",),
+    ("tests/engine/test_approval_races.py",),
+)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 
 

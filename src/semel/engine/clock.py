@@ -27,6 +27,10 @@ class Clock:
             return raw
         return self._anchor_ms + int((boot - self._anchor_boot) * 1000)
 
+    def latest_ms(self) -> int:
+        """The later of this clock and the highest time that the store has shown: what expires is never too old by it (R13)."""
+        return max(self.wall_ms(), self.highest_ms)
+
     def seen(self, at_ms: int) -> None:
         """A time that the store holds: retention ages are never reckoned from below the highest (R13)."""
         self.highest_ms = max(self.highest_ms, at_ms)

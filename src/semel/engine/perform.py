@@ -134,7 +134,7 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
             doubt=attempt.doubt(effect.scope), approvers=approvers, intent=effect.intent if approvers else (),
-            at=attempt.clock.wall_ms(),
+            at=attempt.clock.latest_ms(),
         ))  # fmt: skip
         yield from approval.wait(attempt, call, decided)
         if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):

@@ -104,7 +104,7 @@ def approve(
     if expires is not None and expires <= timedelta(0):
         raise Misuse(f"expires={expires} is over already; write how long the approval holds: expires=timedelta(hours=1)")
     data, digest = (None, "") if args is None or known is None else edited(row, args, declared, known.args)
-    now = desk.clock.wall_ms()
+    now = desk.clock.latest_ms()
     until = 0 if expires is None else now + declare.milliseconds(expires)
     command = e.Approve(row.key, by.strip(), row.version if seen is None else seen, now, reason, data, digest, until)
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))

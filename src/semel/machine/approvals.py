@@ -45,10 +45,11 @@ def held(effect: Effect | None, c: Intend, cancelled: bool) -> j.Asked | Refusal
     if cancelled:
         return Refusal(Code.CANCELLED, "the task was cancelled: it asks for nothing more")
     if asked is not None:
-        return j.Asked(c.key, c.name, c.task, c.attempt, wanted)
+        return j.Asked(c.key, c.name, c.task, c.attempt, wanted, now=c.at)
     return j.Asked(
-        c.key, c.name, c.task, c.attempt, wanted, c.args, c.digest, c.material, c.occurrence, c.generation, c.recovery, c.intent
-    )
+        c.key, c.name, c.task, c.attempt, wanted, c.args, c.digest, c.material, c.occurrence, c.generation, c.recovery, c.intent,
+        c.at,
+    )  # fmt: skip
 
 
 def decided(effect: Effect, c: Approve | Deny) -> j.Approved | j.Denied | Refusal:
@@ -70,7 +71,7 @@ def decided(effect: Effect, c: Approve | Deny) -> j.Approved | j.Denied | Refusa
         )
     if c.args is not None and (changed := _beyond_edit(effect, effect.asked, c.args)):
         return Refusal(Code.INTENT_CHANGED, f"an edit may not touch what {effect.name} is: {changed}")
-    return j.Approved(c.key, c.by, c.digest or effect.digest, c.reason, c.args, c.expires)
+    return j.Approved(c.key, c.by, c.digest or effect.digest, c.reason, c.args, c.expires, c.at)
 
 
 def _undecidable(effect: Effect, c: Approve | Deny) -> Refusal | None:
@@ -96,15 +97,15 @@ def _beyond_edit(effect: Effect, asked: j.Asked, args: Json) -> str:
     return ", ".join(changed)
 
 
-def left(effect: Effect, given: j.Approved, at: int) -> tuple[j.Approved, ...]:
+def left(effect: Effect, given: j.Approved) -> tuple[j.Approved, ...]:
     """The approvals that count once `given` is added: those of other words, and of before a denial, do not."""
     if effect.denied is not None or given.digest != effect.digest:
         return (given,)
-    return (*(one for one in standing(effect, at) if not same_person(one.by, given.by)), given)
+    return (*(one for one in standing(effect, given.now) if not same_person(one.by, given.by)), given)
 
 
-def suffices(effect: Effect, c: Approve | Deny, said: j.Happened) -> bool:
+def suffices(effect: Effect, said: j.Happened) -> bool:
     """Whether whoever waits for this decision need not wait any more."""
-    if not isinstance(said, j.Approved) or not isinstance(c, Approve):
+    if not isinstance(said, j.Approved):
         return True
-    return effect.asked is not None and len(left(effect, said, c.at)) >= effect.asked.approvers
+    return effect.asked is not None and len(left(effect, said)) >= effect.asked.approvers

@@ -535,13 +535,13 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _apply_found(effect, event, at)
     if isinstance(event, j.Answered):
         return replace(effect, answered=event)
-    return _apply_decided(effect, event, at)
+    return _apply_decided(effect, event)
 
 
-def _apply_decided(effect: Effect, event: j.OfEffect, at: int) -> Effect:
+def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
-        return replace(effect, approvals=approvals.left(effect, event, at), denied=None, **sent)
+        return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
     return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
 
 
@@ -557,7 +557,7 @@ def _apply_asked(effect: Effect | None, x: j.Asked, seq: int, at: int) -> Effect
         effect, since, asked = replace(effect, args=x.args, digest=x.digest), at, x
     return replace(
         effect, version=seq, asked=asked, asked_at=since, askers=effect.askers | {x.task},
-        approvals=approvals.standing(effect, at),
+        approvals=approvals.standing(effect, x.now),
     )  # fmt: skip
 
 

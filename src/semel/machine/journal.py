@@ -289,6 +289,7 @@ class Asked(OfEffect):
     """The call is on record, and is sent only when so many people have approved it (R21).
 
     args: with the first such event of an effect; later ones say that another task asks too, or that approvals are void.
+    now: by which time it was judged which approvals still count; it may be ahead of the row's (R13).
     """
 
     kind: ClassVar[str] = "asked"
@@ -303,13 +304,14 @@ class Asked(OfEffect):
     generation: int = 0
     recovery: tuple[str, ...] = ()
     intent: tuple[str, ...] = ()
+    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Approved(OfEffect):
     """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
 
-    expires: when it is void, milliseconds since the Unix epoch; 0: never.
+    expires: when it is void, milliseconds since the Unix epoch; 0: never. now: as in `Asked`, of the approvals before it.
     """
 
     kind: ClassVar[str] = "approved"
@@ -318,6 +320,7 @@ class Approved(OfEffect):
     reason: str = ""
     args: Json = None
     expires: int = 0
+    now: int = 0
 
 
 @dataclass(frozen=True, slots=True)

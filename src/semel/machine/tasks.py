@@ -252,7 +252,7 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
     elif isinstance(command, e.Approve | e.Deny):
-        if effect is None or not approvals.suffices(effect, command, decided.events[0]):
+        if effect is None or not approvals.suffices(effect, decided.events[0]):
             return ()
         why = "approved" if isinstance(command, e.Approve) else "denied"
     else:
