@@ -124,8 +124,8 @@ class Postgres:
 
     @property
     def locks(self) -> list[Any]:
-        """What a fork must hold, so that no transaction is under way in it."""
-        return [link.lock for link in (self._writer, self._reader, self._beats)]
+        """Nothing that a fork must wait for: the child only lets go of the sockets, whatever its parent is doing on them."""
+        return []
 
     @property
     def file(self) -> tuple[int, int] | None:
