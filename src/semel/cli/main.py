@@ -16,9 +16,10 @@ from typer.core import TyperGroup
 from semel import __version__
 from semel.app import App
 from semel.cli import asks, decide, doctor, output, reach, restore, show, verify, why, work
+from semel.engine import views
 from semel.errors import Misuse, SemelError
 from semel.machine import epochs
-from semel.model import Delivery, Execution
+from semel.model import Delivery, Execution, Ref
 
 FOUND_WRONG, MISUSE = 1, 2
 
@@ -346,6 +347,36 @@ def resolve(
             return
         for sentence in decide.outcome(desk, after, verdict, name, checked):
             output.say(sentence)
+
+
+@cli.command(rich_help_panel=WORK)
+def signal(
+    task: TaskArg,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="What has happened, as the task names it.", show_default=False)],
+    payload: Annotated[
+        str, typer.Argument(metavar="PAYLOAD", help="What the task is told: JSON if it parses, else text.", show_default=False)
+    ] = "null",
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Tell a task that something has happened that it waits for, or will.
+
+    The first signal of a name counts; said again, nothing happens.
+    """
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        found = reach.find(desk.store, task, tenant, among=("task",))
+        news = event not in views.state_of(desk, found.tenant, found.id).signals
+        app.signal(Ref(found.id, found.tenant), event, asks.parsed(payload))
+        data = decide.decided_data(desk, found)
+    if as_json:
+        output.emit({**data, "event": event, "news": news})
+    else:
+        output.say(
+            f"{data['kind']} {data['key']} ({found.id}) is told of {event}: it is {data['delivery']}." if news
+            else f"{data['kind']} {data['key']} ({found.id}) had been told of {event} before; nothing has changed."
+        )  # fmt: skip
 
 
 @cli.command(rich_help_panel=DECIDE)
