@@ -17,6 +17,8 @@ WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
+TASK_CELLS = ("tests/machine/test_cells_tasks.py",)
+WAITS = ("tests/waiting/test_waiting.py",)
 TENANTS = ("tests/app/test_tenants.py",)
 ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
@@ -225,4 +227,11 @@ GUARDS = (
           (f"{BORROWED}a_key_that_another_transaction_has_in_hand_is_waited_for",)),
     Guard("SQLAlchemy knows that its transaction has begun", "store/pgborrowed.py", 'if callable(begun := getattr(transaction, "in_transaction", None)) and not begun():', "if False:",
           (f"{BORROWED}sqlalchemy",)),
+    # --- waiting ---
+    Guard("the first signal of a name counts", "machine/tasks.py", "    if c.event in task.signals:\n        return e.Decision()", "    if False:\n        return e.Decision()", WAITS),
+    Guard("a signal that has come is not waited for", "machine/tasks.py", "come = c.event in task.signals or ", "come = ", TASK_CELLS),
+    Guard("a wait that was given up stays so", "decorated.py", "if not (known and known.over) and event in state.signals:", "if event in state.signals:", WAITS),
+    Guard("a late answer wakes no task that waits for a signal", "machine/tasks.py", "    if task.waiting:\n", "    if False:\n", WAITS),
+    Guard("what is unknown is looked into before the wait", "machine/tasks.py", "if come or task.ending or unknown:", "if come or task.ending:", TASK_CELLS),
+    Guard("how long is on record from the first time on", "decorated.py", "    until = known.until if known else now + ms\n", "    until = now + ms\n", WAITS),
 )  # fmt: skip

@@ -337,9 +337,8 @@ def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusa
     why = f"waits for {c.event}" if c.event else "sleeps"
     before = (*_lose_submitted(task, why), *begins)
     come = c.event in task.signals or bool(known and known.over) or 0 < until <= c.at
-    if (
-        come or task.ending or task.submitted or _unknown(task, shared)
-    ):  # what is unknown is looked into at once, and not after the wait
+    unknown = task.submitted or _unknown(task, shared)  # it is looked into at once, and not after the wait
+    if come or task.ending or unknown:
         return e.Decision((*before, j.Parked(why, c.at)))
     return e.Decision((*before, j.Parked(why, until, c.key) if until else j.Blocked(why, c.key)))
 
