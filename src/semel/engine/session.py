@@ -109,7 +109,7 @@ class Session:
         ))  # fmt: skip
         self._acknowledged(sent)
         if self.witness is not None:
-            self.witness.beaten(self.id, 0, self.epoch)
+            self.witness.beaten(self.id, 0, self.desk.store.info, self.epoch, self.desk.clock.wall_ms())
         self._thread = threading.Thread(target=self._run, name="semel-beat", daemon=True)
         self._thread.start()
         threading.Thread(target=self._tend_on, name="semel-tend", daemon=True).start()
@@ -207,7 +207,8 @@ class Session:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
             if self.witness is not None and self.number:
-                self.witness.beaten(self.id, self.number, self.epoch)
+                number, at = self.number, self.desk.clock.wall_ms()
+                self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
             self.desk.standing.read()
             self.watch()
             self.sweep()

@@ -166,7 +166,7 @@ class SQLite:
         """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
         return self._path is None or sqlitefile.inode(self._path) == self._inode
 
-    def attach(self, witness: Callable[[], Witnessed]) -> None:
+    def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
 
     def reread(self) -> StoreInfo:
@@ -184,9 +184,9 @@ class SQLite:
         beaten = self._reader.one("beat_of", beat[:1]) if beat else None
         return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
 
-    def highest_at(self) -> int:
-        """The highest time in the journal."""
-        return int(self._reader.one("highest_at")[0])
+    def highest_at(self, until: int | None) -> int:
+        """The highest time in the journal, up to then."""
+        return int(self._reader.one("highest_at", (until, until))[0])
 
     # --- writes ---
 
