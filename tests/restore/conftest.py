@@ -16,7 +16,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """On both stores, or on the one that `only` names."""
     if "dialect" in metafunc.fixturenames:
         alone = metafunc.definition.get_closest_marker("only")
-        metafunc.parametrize("dialect", [alone.args[0]] if alone else ["sqlite", "postgres"], scope="module")
+        metafunc.parametrize("dialect", [alone.args[0]] if alone else ["sqlite", "postgres"])
 
 
 @pytest.fixture

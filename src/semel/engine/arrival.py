@@ -72,7 +72,9 @@ def begin(
     until: when the last that was witnessed was acknowledged. What is dated later was written after the store went back, and
     says nothing of when it went back to. None: nobody knows; then only what sessions wrote counts, since they arrive first.
     """
-    since = desk.store.highest_at(until)
+    rows = desk.store.rows(epochs.TENANT, epochs.STREAM)
+    first = next((event.before for row in rows if isinstance(event := j.event_of(row.kind, row.body), j.EpochBegan)), info.epoch)
+    since = max(desk.store.highest_at(until), first * 1000)  # nothing was sent before the store was made
     command = epochs.Begin(
         info.epoch, witnessed, desk.clock.raw_ms() // 1000, str(uuid_utils.uuid4()), since, why, above
     )  # fmt: skip

@@ -74,6 +74,7 @@ class Witness:
 
     def evidence(self) -> tuple[Witnessed, ...]:
         """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
+        self.save()  # whoever comes next must know it, even if this process goes
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
         return (self._seen, kept.seen) if kept is not None and kept.place == self._info.place else (self._seen,)
 
