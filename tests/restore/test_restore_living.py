@@ -100,9 +100,9 @@ def test_a_worker_notices_that_its_file_was_changed_under_it(lab: RestoreLab, ho
     if how == "copied over":
         path.write_bytes(path.with_name("backup").read_bytes())
     else:
-        os.replace(path.with_name("backup"), path)
+        path.with_name("backup").replace(path)
     if (log := path.with_name("backup-wal")).exists():
-        os.replace(log, f"{path}-wal")
+        log.replace(f"{path}-wal")
     lab.app = lab.open_app()
     lost = lab.give("charge", "third")
     os.kill(worker.pid, signal.SIGCONT)

@@ -180,14 +180,15 @@ class Session:
         known = list(self._nonces)
         self._nonces.append(nonce)
         sent = self.desk.clock.boot()
+        why = "its beat was refused: another took over, or this is another store now"
         try:
             still_ours = self.desk.store.beat(self.id, known, nonce, self.number + 1)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             if self.desk.store.still_here():
                 return False
-            still_ours = False  # R15: the file has gone from its place, and no answer will ever come
+            still_ours, why = False, str(error)  # R15: the store has gone from its place, or went back: no answer will ever come
         if not still_ours:
-            self.fence_self("its beat was refused: another took over, or this is another store now")
+            self.fence_self(why)
             return True
         self.number += 1
         self._nonces = [nonce]

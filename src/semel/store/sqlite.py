@@ -160,7 +160,8 @@ class SQLite:
             for connection in reversed(self._connections):
                 with connection.lock:
                     if not self.still_here():  # what is in our log must not be written into what is there now
-                        connection.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+                        with contextlib.suppress(apsw.ConnectionClosedError):
+                            connection.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                     connection.raw.close()
             forks.closed(self)
             guarded, self._guarded = self._guarded, None
