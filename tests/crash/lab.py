@@ -28,7 +28,9 @@ from semel.testing.provider import Act, Provider
 T = TypeVar("T")
 APPS = Path(__file__).parent / "apps"
 SOURCE = Path(__file__).parents[2] / "src"
-PATIENCE = float(os.environ.get("LAB_PATIENCE", "40"))  # seconds; far more than anything takes, since the machine may be busy with other things
+PATIENCE = float(
+    os.environ.get("LAB_PATIENCE", "40")
+)  # seconds; far more than anything takes, since the machine may be busy with other things
 ENDED = (semel.Delivery.ACKNOWLEDGED, semel.Delivery.DEAD_LETTERED)
 
 

@@ -149,7 +149,7 @@ def test_a_failover_to_a_synchronous_standby_loses_nothing_and_alarms_nobody(clo
     workers = [lab.keeper(), lab.keeper()]
     load = Load(lab)
     load.give(1.5)
-    until("they are at it", lambda: len(lab.acts()) > 5)
+    until("they are at it", lambda: len(lab.acts()) > 5 and len(lab.sessions()) == 2)
     before = lab.sessions()
     pair.fail_over()
     load.give(1.5)
