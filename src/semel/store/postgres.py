@@ -100,16 +100,18 @@ class Postgres:
         server, meta = link.pipe(("server", None), ("meta", None))
         known = dict(meta.rows)
         if known.get("id") != self.info.id:
-            self._strange = f"{self._where.place} holds another store now; start this process again"
-            raise StoreUnavailable(self._strange)
+            other = StoreUnavailable(f"{self._where.place} holds another store now; start this process again")
+            self._strange = str(other)
+            raise other
         self._learn(known, pgschema.Server(*server.rows[0]), self.info.tenant)
         for seen in self._witness():
             if self.info.epoch <= seen.epoch and (gone := self._missing(link, seen)):
-                self._strange = (
+                error = StoreUnavailable(
                     f"{self._where.place} went back: it does not hold {gone}, which it had acknowledged; start this process "
                     f"again, and see: semel restore"
                 )
-                raise StoreUnavailable(self._strange)
+                self._strange = str(error)
+                raise error
         self._strange = ""
 
     def _missing(self, link: Link, seen: Witnessed) -> str:
