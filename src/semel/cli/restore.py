@@ -48,7 +48,7 @@ def look(app: App) -> Standing:
     store, witness = runtime.desk.store, runtime.witness
     kept = witness.load()
     info = store.reread()
-    _, missing = arrival.asked(witness, runtime.desk, kept, info)
+    missing = arrival.asked(witness, runtime.desk, kept, info).missing
     rows = tuple(store.rows(epochs.TENANT, epochs.STREAM))
     return Standing(info.epoch, epochs.fold(rows), rows, missing, str(witness.path or ""), kept is not None)
 
@@ -62,7 +62,8 @@ def began_by_hand(app: App, by: str | None, reason: str, above: int | None) -> N
     if above is not None and not 0 <= above < epochs.HIGHEST:
         raise Misuse(f"--above {above} is no epoch; write the highest that was ever granted, at most {epochs.HIGHEST - 1}")
     witnessed = max(info.epoch, witness.seen.epoch, kept.seen.epoch if kept else 0)
-    _landed(arrival.begin(desk, info, witnessed, reason, name, above or 0))
+    found = arrival.asked(witness, desk, kept, info)
+    _landed(arrival.begin(desk, info, witnessed, found.until if found.missing else None, reason, name, above or 0))
     witness.begin(desk.store.reread())
     witness.trusted = True  # by a person's word
     witness.save()

@@ -113,6 +113,8 @@ class SQLite:
         self._path = None if self.memory else Path(place).absolute()  # a relative one would follow the process's folder
         self._connections: list[Connection] = []
         self._guarded: str | None = None
+        self._inode: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
         with forks.lock:
             if self._path:
                 sqlitefile.check_place(self._path)
@@ -135,6 +137,7 @@ class SQLite:
                 sqlitefile.pragmas(connection.raw)
         self._inode = sqlitefile.inode(self._path)
         self.reread()
+        self._log = self._log_now()
 
     def _connect(self) -> Connection:
         connection = Connection(str(self._path or self.place))
@@ -156,6 +159,9 @@ class SQLite:
         with forks.lock:
             for connection in reversed(self._connections):
                 with connection.lock:
+                    if not self.still_here():  # what is in our log must not be written into what is there now
+                        with contextlib.suppress(apsw.ConnectionClosedError):
+                            connection.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                     connection.raw.close()
             forks.closed(self)
             guarded, self._guarded = self._guarded, None
@@ -163,10 +169,16 @@ class SQLite:
                 guardfile.release(guarded)
 
     def still_here(self) -> bool:
-        """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
-        return self._path is None or sqlitefile.inode(self._path) == self._inode
+        """Whether the path still names the file that is open (R15), and its log: a restored copy in its place is another store.
 
-    def attach(self, witness: Callable[[], Witnessed]) -> None:
+        What is copied *into* the open file takes its log away, or nothing that we write into that would be found again.
+        """
+        return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)
+
+    def _log_now(self) -> tuple[int, int] | None:
+        return None if self._path is None else sqlitefile.inode(Path(f"{self._path}-wal"))
+
+    def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
 
     def reread(self) -> StoreInfo:
@@ -189,9 +201,9 @@ class SQLite:
         beaten = self._reader.one("beat_of", beat[:1]) if beat else None
         return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
 
-    def highest_at(self) -> int:
-        """The highest time in the journal."""
-        return int(self._reader.one("highest_at")[0])
+    def highest_at(self, until: int | None) -> int:
+        """The highest time in the journal, up to then."""
+        return int(self._reader.one("highest_at", (until, until))[0])
 
     # --- writes ---
 

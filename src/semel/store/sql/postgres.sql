@@ -310,7 +310,9 @@ SELECT hash FROM semel.journal WHERE tenant = %s AND stream = %s AND seq = %s;
 SELECT beat FROM semel.session WHERE id = %s;
 
 -- name: highest_at
-SELECT coalesce(max(at), 0) FROM semel.journal;
+SELECT coalesce(max(at), 0) FROM semel.journal
+WHERE at <= %(until)s::bigint OR (%(until)s::bigint IS NULL AND starts_with(actor, 'session:'));
+
 -- name: whose
 -- Whether policies hold for this role, and whose it is.
 SELECT row_security_active('semel.journal'), semel.my_tenant(), current_user::text;

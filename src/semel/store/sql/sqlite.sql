@@ -60,7 +60,7 @@ SELECT hash FROM journal WHERE tenant = ? AND stream = ? AND seq = ?;
 SELECT beat FROM session WHERE id = ?;
 
 -- name: highest_at
-SELECT coalesce(max(at), 0) FROM journal;
+SELECT coalesce(max(at), 0) FROM journal WHERE at <= ? OR (? IS NULL AND actor LIKE 'session:%');
 
 -- name: ranks
 -- The distinct ranks of one kind in one queue, and when the first of each falls due, by jumps: as many steps as there are
