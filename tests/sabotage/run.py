@@ -18,6 +18,8 @@ from pathlib import Path
 
 from guards import GUARDS, Guard
 
+from semel.testing import postgres
+
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = int(os.environ.get("JOBS", "4"))
 SECONDS = 180
@@ -71,7 +73,8 @@ def main() -> int:
     if wrong := [said for guard in GUARDS if (said := out_of_date(guard))]:
         print("\n".join(wrong))
         return 1
-    with ThreadPoolExecutor(JOBS) as pool:
+    with postgres.server() as url, ThreadPoolExecutor(JOBS) as pool:  # one server for all: each run has a database of its own
+        os.environ[postgres.GIVEN] = url
         found = list(pool.map(run, wanted))
     for one in found:
         print(f"{one.guard.name:<58} {one.test or 'NOBODY NOTICED'}")
