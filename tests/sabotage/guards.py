@@ -37,6 +37,11 @@ class Guard:
     new: str
     tests: tuple[str, ...]
 
+    @property
+    def slow(self) -> bool:
+        """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
+        return any(test.split("/")[1] in ("crash", "postgres", "restore", "acceptance") for test in self.tests)
+
 
 GUARDS = (
     # --- machine/effects ---
