@@ -196,16 +196,18 @@ def test_a_claim_of_a_hundred_costs_as_many_round_trips_as_of_one(make_store: Ma
 
 
 def test_rows_are_updated_in_place(make_database: Callable[[str], str]) -> None:
-    """HOT: nothing that changes is in an index, and pages keep room."""
+    """HOT: nothing that changes is in an index, and pages keep room.
+
+    As much as that room holds without cleaning: a transaction that is open, in whatever database of the server, hinders that.
+    """
     url = make_database("hot")
     store, rival = Postgres(url), Rival(url)
-    made = [task(f"k{n}", queue="") for n in range(30)]
+    rival.raw.execute("SELECT pg_current_xact_id()")
+    made = [task(f"k{n}", queue="") for n in range(120)]
     store.commit([change for change, _ in made])
-    for _ in range(5):
-        made = [known.then(j.Stepped("x", "x")) for _, known in made]
-        assert store.commit([change for change, _ in made]) == [Landed()] * 30
+    assert store.commit([known.then(j.Stepped("x", "x"))[0] for _, known in made[::4]]) == [Landed()] * 30
     guard = session(store)
-    for n in range(30):
+    for n in range(25):
         assert store.beat(guard.session, [f"n{n}"], f"n{n + 1}", n + 1)
     if rival.admin.info.server_version >= 150000:
         for link in (store._writer, store._beats):
@@ -217,9 +219,9 @@ def test_rows_are_updated_in_place(make_database: Callable[[str], str]) -> None:
         row = rival.admin.execute(sql, (table,)).fetchone()
         return row if row and row[0] >= updates else None
 
-    for table, updates in (("task", 150), ("session", 30)):
+    for table, updates in (("task", 30), ("session", 25)):
         done, hot = until(lambda t=table, u=updates: counted(t, u), f"statistics of {table}")  # type: ignore[misc]
-        assert hot >= done * 0.8, f"{hot} of {done} updates of {table} were in place"
+        assert hot == done, f"{hot} of {done} updates of {table} were in place"
     rival.close()
     store.close()
 
