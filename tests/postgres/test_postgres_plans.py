@@ -48,6 +48,10 @@ READY = {
 PLACES = {
     "queues": text_array("q"), "kinds": text_array(["k1"]), "ranks": int_array([1]), "floors": int_array([0]), "tenant": None,
 }  # fmt: skip
+BEHIND = {
+    "queues": text_array("q"), "kinds": text_array(["k1"]), "ranks": int_array([1]), "dues": int_array([0]),
+    "tenants": text_array(["t"]), "tasks": text_array(["s1"]), "tenant": None,
+}  # fmt: skip
 WRITES: dict[str, Any] = {
     "lock_living": {"ids": text_array(["x1"])},
     "guards": {"ids": text_array(["x1"])},
@@ -63,7 +67,8 @@ WRITES: dict[str, Any] = {
     "delete_inflight": {"session": text_array(["x1"]), "tenant": text_array("t"), "task": text_array(["s1"])},
     "delete_unknown": {"tenant": text_array("t"), "key": text_array(["e1"])},
     "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
-    "candidates": {**PLACES, "at": 10, "limit": 5},
+    "candidates": {**BEHIND, "at": 10, "limit": 5},
+    "longest_waiting": {**BEHIND, "at": 10, "limit": 5},
 }
 BEATING: dict[str, Any] = {"beat": {"id": "x1", "known": text_array("n"), "nonce": "m", "number": 2}}
 READS: dict[str, Any] = {
@@ -292,7 +297,8 @@ def test_dead_entries_under_a_held_snapshot_are_walked_once(make_store: Make, ri
     def touched(floor: int) -> int:
         params = {
             "queues": text_array(["default"]), "kinds": text_array(["bill"]), "ranks": int_array([0]),
-            "floors": int_array([floor]), "at": 10**9, "limit": 10, "tenant": None,
+            "dues": int_array([floor]), "tenants": text_array([""]), "tasks": text_array([""]), "at": 10**9, "limit": 10,
+            "tenant": None,
         }  # fmt: skip
         with psycopg.connect(_url(rival)) as raw:
             for setting, value in WRITER.items():

@@ -198,6 +198,13 @@ GUARDS = (
           "            except StoreUnavailable as error:\n                self._away(error)\n                await self._rest(AWAY_SECONDS)",
           "            except StoreUnavailable as error:\n                raise", AWAY),
     Guard("a store that is away keeps no worker from stopping", "worker.py", "timeout=GIVE_BACK_SECONDS)\n        for one", "timeout=None)\n        for one", STOP),
+    Guard("a worker rests when there is nothing that it can claim", "worker.py", " and loop.time() >= self._not_before:", ":",
+          ("tests/app/test_worker_in_vain.py",)),
+    Guard("nobody behind what cannot be claimed starves", "store/passed.py", "            self._places.update(", "            dict().update(", STORE),
+    Guard("what was passed over is asked for again", "store/passed.py", "                self._places.clear()", "                pass",
+          ("tests/store/test_passed.py",)),
+    Guard("nobody starves behind it on PostgreSQL either", "store/pgwrite.py", "        for walk in self._walks:\n            self._floors.passed.learn(walk)\n", "",
+          ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_however_many_cannot_be_claimed_nobody_behind_them_starves",)),
     # --- one transaction for two ---
     Guard("R7 an Atomic effect cannot be committed without its confirm", "store/sql/postgres_schema.sql",
           "IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN", "IF false THEN",

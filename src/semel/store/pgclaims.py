@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from semel.machine.projection import ReadyRow
+from semel.store.passed import Passed
 
 CHEAP_SECONDS = 0.02
 SHARE = 10  # a full look of one second is followed by so many seconds without
@@ -42,6 +43,7 @@ class Floors:
         self._full_after: dict[Pair, float] = {}
         self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
         self.full_looks = 0
+        self.passed = Passed()
 
     def groups(self, pairs: Sequence[Pair], look: Callable[[Sequence[Pair]], Iterable[Group]]) -> list[Group]:
         """Where to look for these; `look` asks the index, and is used for those whose full look is due."""

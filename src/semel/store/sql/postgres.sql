@@ -157,18 +157,51 @@ CROSS JOIN LATERAL (
 ) AS r;
 
 -- name: candidates
--- Locked one by one as the index gives them; what a rival holds is skipped, what it has deleted is not there any more.
+-- Rank by rank, and no further than `limit` goes. Locked one by one as the index gives them; what a rival holds is skipped,
+-- what it has deleted is not there any more.
 WITH found AS MATERIALIZED (
-    SELECT r.*
-    FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(floors)s::bigint[]) AS k (queue, kind, rank, floor)
+    SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
+    FROM (SELECT DISTINCT u.rank FROM unnest(%(ranks)s::bigint[]) AS u (rank) ORDER BY u.rank) AS x
     CROSS JOIN LATERAL (
-        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
-        WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor AND r.due <= %(at)s::bigint
-          AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
-        ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        SELECT w.*
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(dues)s::bigint[], %(tenants)s::text[],
+                    %(tasks)s::text[]) AS k (queue, kind, rank, due, tenant, task)
+        CROSS JOIN LATERAL (
+            SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        ) AS w
+        WHERE k.rank = x.rank ORDER BY w.due, w.queue, w.kind, w.tenant, w.task LIMIT %(limit)s::bigint
     ) AS r
+    LIMIT %(limit)s::bigint
 )
 SELECT queue, kind, rank, due, tenant, task FROM found;
+
+-- name: longest_waiting
+-- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.
+WITH found AS MATERIALIZED (
+    SELECT w.*
+    FROM (
+        SELECT k.*
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(dues)s::bigint[], %(tenants)s::text[],
+                    %(tasks)s::text[]) AS k (queue, kind, rank, due, tenant, task)
+        CROSS JOIN LATERAL (
+            SELECT r.due FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT 1
+        ) AS first
+        ORDER BY first.due, k.rank, k.queue, k.kind LIMIT %(limit)s::bigint
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+        WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+          AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+        ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS w
+)
+SELECT queue, kind, rank, due, tenant, task FROM found ORDER BY due, rank, queue, kind, tenant, task LIMIT %(limit)s::bigint;
 
 -- name: kinds
 WITH RECURSIVE jump (queue, kind) AS (

@@ -78,7 +78,8 @@ WHERE rank IS NOT NULL;
 
 -- name: candidates
 SELECT queue, kind, rank, due, tenant, task FROM ready
-WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
+WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (due, tenant, task) > (?7, ?8, ?9)
+  AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
 
 -- name: queues
 WITH RECURSIVE jump(queue) AS (
