@@ -236,7 +236,7 @@ class Worker:
         return len(outcome.tasks)
 
     def _rest_if_in_vain(self, had: bool) -> None:
-        """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less and less."""
+        """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""
         self._vain_seconds = 0.0 if had else min(LOOK_SECONDS, max(POLL_SECONDS, 2 * self._vain_seconds))
         self._not_before = asyncio.get_running_loop().time() + self._vain_seconds
 

@@ -1,10 +1,11 @@
 """What a batch costs: two round trips, as many statements for a hundred changes as for one, and no plan that grows.
 
-The tables hold 10^5 rows each that nobody has analyzed: a plan must be right without statistics.
+The tables hold 10^5 rows each that nobody has analyzed (10^6 in `make proof`): a plan must be right without statistics.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,28 +18,36 @@ from rivals import Rival, until
 from tenant_roles import role_of
 
 from semel.machine import journal as j
-from semel.machine.projection import ReadyRow
+from semel.machine.journal import Row
+from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
+from semel.store.batch import Writes
 from semel.store.contract import Landed
 from semel.store.pgclaims import Floors, Group
 from semel.store.pglink import SETTINGS, SQL, int_array, text_array
+from semel.store.pgwrite import statements_of
 from semel.store.postgres import BEATS, READER, WRITER, Postgres
 from semel.testing.conformance_kit import Stream, claimed, claiming, one, session, task
 
 Make = Callable[[], Postgres]
-ROWS = 100_000
-FILL = f"""
+FEW, MANY = 100_000, 1_000_000
+FILL = """
 INSERT INTO semel.journal SELECT 't', 's' || n / 10, n % 10, 'k', 'a', 1, 1, '{{}}', 'i', '\\x00'
-    FROM generate_series(1, {ROWS}) n;
+    FROM generate_series(1, {rows}) n;
 INSERT INTO semel.task SELECT 't', 's' || n, 'k', 'k' || n, 'q', 0, 1, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, ''
-    FROM generate_series(1, {ROWS}) n;
-INSERT INTO semel.task_key SELECT 't', 'k', 'k' || n, 's' || n FROM generate_series(1, {ROWS}) n;
-INSERT INTO semel.effect SELECT 't', 'e' || n, 's' || n, 's' || n, 'charge', 'confirmed', 1 FROM generate_series(1, {ROWS}) n;
-INSERT INTO semel.ready SELECT 'q', 'k' || n % 3, n % 5, n, 't', 's' || n FROM generate_series(1, {ROWS}) n;
-INSERT INTO semel.inflight SELECT 'x' || n % 100, 't', 's' || n FROM generate_series(1, {ROWS}) n;
-INSERT INTO semel.unknown SELECT 't', 'e' || n, 's' || n, 'charge', n FROM generate_series(1, {ROWS}) n;
+    FROM generate_series(1, {rows}) n;
+INSERT INTO semel.task_key SELECT 't', 'k', 'k' || n, 's' || n FROM generate_series(1, {rows}) n;
+INSERT INTO semel.effect SELECT 't', 'e' || n, 's' || n, 's' || n, 'charge', 'confirmed', 1 FROM generate_series(1, {rows}) n;
+INSERT INTO semel.ready SELECT 'q', 'k' || n % 3, n % 5, n, 't', 's' || n FROM generate_series(1, {rows}) n;
+INSERT INTO semel.inflight SELECT 'x' || n % 100, 't', 's' || n FROM generate_series(1, {rows}) n;
+INSERT INTO semel.inflight SELECT 'few', 't', 's' || n FROM generate_series(1, 3) n;
+INSERT INTO semel.unknown SELECT 't', 'e' || n, 's' || n, 'charge', n FROM generate_series(1, {rows}) n;
 INSERT INTO semel.session SELECT 'x' || n, 1, 'n', 1, 1, 'h', 'b', 1, 1, 1, 1, '', 1 FROM generate_series(1, 1000) n;
+INSERT INTO semel.session SELECT 'few', 1, 'n', 1, 1, 'h', 'b', 1, 1, 1, 1, 'dead', 1;
 INSERT INTO semel.living SELECT 'x' || n FROM generate_series(1, 100) n;
 """
+
+PAGES = {"orphans": 1200}  # of a hundred sessions that hold a thousand tasks each, and one that is gone
+ROWS = {"orphans": 110}
 
 S = {"tenants": text_array("tt"), "streams": text_array(["s1", "s2"])}
 READY = {
@@ -75,13 +84,13 @@ READS: dict[str, Any] = {
     "dues": PLACES,
     "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
     "kinds": {"queues": text_array("q"), "tenant": None},
-    "orphans": {"session": "x1", "after": "", "task": "", "limit": 10, "tenant": None},
+    "orphans": {"session": "a", "after": "", "task": "", "limit": 10, "tenant": None},
     "head": ("t", "s1"),
     "rows": ("t", "s1", 0),
     "task": ("t", "s1"),
     "find_task": ("t", "k", "k1"),
     "effect": ("t", "e1"),
-    "held": ("x1",),
+    "held": ("few",),
     "lock_to_fence": {"id": "x1"},
     "session": ("x1",),
     "fence": {"id": "x1", "nonce": None, "how": "dead"},
@@ -90,14 +99,40 @@ READS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def planner(make_database: Callable[[str], str]) -> Iterator[psycopg.Connection[Any]]:
+NEW = ReadyRow("q", "k1", 1, 5, "t", "new")
+KNOWN = TaskRow("t", "s7", "k", "k7", "q", 0, 1, "leased", "running", 1, 1, "x1", 0, 0, 0, 2, "")
+EFFECT = EffectRow("t", "e7", "s7", "s7", "charge", "submitted", 2)
+ADDED = dict(
+    statements_of(
+        Writes(
+            ready_gone=[ReadyRow("q", "k1", 1, 1, "t", "s1")],
+            keys=[("t", "k", "new", "new")],
+            rows=[Row("t", stream, 11, "k", "a", 1, 1, "{}", "i", b"0") for stream in ("new", "s7")],
+            tasks=[KNOWN._replace(task="new", key="new"), KNOWN],
+            ready=[NEW],
+            inflight_gone=[InflightRow("x7", "t", "s7")],
+            inflight=[InflightRow("x8", "t", "s7")],
+            effects=[EFFECT._replace(key="new"), EFFECT],
+            unknown_gone=[("t", "e7")],
+            unknown=[UnknownRow("t", "new", "s7", "charge", 5)],
+        )
+    )
+)
+
+
+@contextlib.contextmanager
+def filled(url: str, rows: int) -> Iterator[psycopg.Connection[Any]]:
     """A connection to a large store, on which nothing is ever written."""
-    url = make_database("plans")
     Postgres(url).close()
     with psycopg.connect(url, autocommit=True) as raw:
         raw.execute("SET synchronous_commit = off")
-        raw.execute(FILL)
+        raw.execute(FILL.format(rows=rows))
+        yield raw
+
+
+@pytest.fixture(scope="module")
+def planner(make_database: Callable[[str], str]) -> Iterator[psycopg.Connection[Any]]:
+    with filled(make_database("plans"), FEW) as raw:
         yield raw
 
 
@@ -108,8 +143,11 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from nodes(child)
 
 
-def generic_plan(raw: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]) -> dict[str, Any]:
-    """The plan that the store's own connection uses once the statement is prepared."""
+def generic_plan(
+    raw: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str], explain: str = ""
+) -> dict[str, Any]:
+    """The plan that the store's own connection uses once the statement is prepared. explain: "ANALYZE, ": what it came to."""
+    raw.execute("RESET ALL")
     for setting, value in {**SETTINGS, **settings}.items():
         raw.execute("SELECT set_config(%s, %s, false)", (setting, value))
     query = PostgresQuery(Transformer(raw))
@@ -118,8 +156,9 @@ def generic_plan(raw: psycopg.Connection[Any], name: str, params: Any, settings:
     raw.execute("DEALLOCATE ALL")
     raw.execute(b"PREPARE p AS " + query.query)
     given = psycopg.sql.SQL(", ").join(psycopg.sql.Literal(value) for value in values)
+    sql = psycopg.sql.SQL("EXPLAIN ({} FORMAT JSON) EXECUTE p ({})").format(psycopg.sql.SQL(explain), given)  # type: ignore[arg-type]
     with raw.transaction(force_rollback=True):
-        row = raw.execute(psycopg.sql.SQL("EXPLAIN (FORMAT JSON) EXECUTE p ({})").format(given), prepare=False).fetchone()
+        row = raw.execute(sql, prepare=False).fetchone()
     assert row is not None
     return (row[0] if isinstance(row[0], list) else json.loads(row[0]))[0]["Plan"]
 
@@ -133,9 +172,10 @@ def tenants_planner(planner: psycopg.Connection[Any]) -> Iterator[psycopg.Connec
 
 
 ALL = [
-    *((name, params, WRITER) for name, params in WRITES.items()),
+    *((name, params, WRITER) for name, params in {**WRITES, **ADDED}.items()),
     *((name, params, BEATS) for name, params in BEATING.items()),
     *((name, params, READER) for name, params in READS.items()),
+    *((name, params, {**READER, "plan_cache_mode": "force_generic_plan"}) for name, params in READS.items()),  # from the 6th time
 ]
 
 
@@ -149,8 +189,35 @@ def test_nor_does_one_of_a_tenants_role(
     tenants_planner: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]
 ) -> None:
     plan = generic_plan(tenants_planner, name, params, settings)
-    assert any(node.get("Parent Relationship") == "InitPlan" for node in nodes(plan)), "no policy is asked"
+    assert name in ADDED or any(node.get("Parent Relationship") == "InitPlan" for node in nodes(plan)), "no policy is asked"
     looks_things_up(plan, name)
+
+
+@pytest.mark.parametrize(("name", "params", "settings"), ALL)
+def test_a_statement_touches_a_few_pages_whatever_the_tables_hold(
+    planner: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]
+) -> None:
+    touches_a_few_pages(planner, name, params, settings)
+
+
+@pytest.mark.proof
+def test_the_same_at_a_million_rows(make_database: Callable[[str], str]) -> None:
+    with filled(make_database("million"), MANY) as raw:
+        assert raw.execute("SELECT max(reltuples) FROM pg_class WHERE relnamespace = 'semel'::regnamespace").fetchone() == (
+            -1,
+        ), "nobody has analyzed them"
+        for name, params, settings in ALL:
+            looks_things_up(generic_plan(raw, name, params, settings), name)
+            touches_a_few_pages(raw, name, params, settings)
+
+
+def touches_a_few_pages(raw: psycopg.Connection[Any], name: str, params: Any, settings: dict[str, str]) -> None:
+    """Two or three keys are looked for: a path down the index and a row each."""
+    plan = generic_plan(raw, name, params, settings, "ANALYZE, BUFFERS, TIMING OFF,")
+    pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+    assert pages <= PAGES.get(name, 60), f"{name}: {pages} pages"
+    rows = max(node["Actual Rows"] * node["Actual Loops"] for node in nodes(plan))
+    assert rows <= ROWS.get(name, 40), f"{name}: {rows} rows"
 
 
 def looks_things_up(plan: dict[str, Any], name: str) -> None:

@@ -204,13 +204,16 @@ WITH found AS MATERIALIZED (
 SELECT queue, kind, rank, due, tenant, task FROM found ORDER BY due, rank, queue, kind, tenant, task LIMIT %(limit)s::bigint;
 
 -- name: kinds
+-- The distinct kinds in each queue, by jumps.
 WITH RECURSIVE jump (queue, kind) AS (
-    SELECT p.queue, (SELECT min(r.kind) FROM semel.ready r
-                     WHERE r.queue = p.queue AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
+    SELECT p.queue, (SELECT r.kind FROM semel.ready r
+                     WHERE r.queue = p.queue AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+                     ORDER BY r.queue, r.kind LIMIT 1)
     FROM unnest(%(queues)s::text[]) AS p (queue)
     UNION ALL
-    SELECT j.queue, (SELECT min(r.kind) FROM semel.ready r
-                     WHERE r.queue = j.queue AND r.kind > j.kind AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
+    SELECT j.queue, (SELECT r.kind FROM semel.ready r
+                     WHERE r.queue = j.queue AND r.kind > j.kind AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+                     ORDER BY r.queue, r.kind LIMIT 1)
     FROM jump j WHERE j.kind IS NOT NULL
 )
 SELECT queue, kind FROM jump WHERE kind IS NOT NULL;
@@ -253,11 +256,25 @@ WHERE id = %s;
 SELECT session, tenant, task FROM semel.inflight WHERE session = %s ORDER BY tenant, task;
 
 -- name: orphans
-SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
-WHERE (s.id IS NULL OR s.fenced <> '')
-  AND (i.session, i.tenant, i.task) > (%(session)s::text, %(after)s::text, %(task)s::text)
-  AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
-ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s;
+-- The distinct sessions that hold something, by jumps, so that what the living hold costs nothing.
+WITH RECURSIVE jump (session) AS (
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session >= %(session)s::text ORDER BY i.session LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session > j.session ORDER BY i.session LIMIT 1)
+    FROM jump j WHERE j.session IS NOT NULL
+), gone (session, how) AS (
+    SELECT j.session, coalesce(s.fenced, 'missing')
+    FROM jump j LEFT JOIN LATERAL (SELECT s.id, s.fenced FROM semel.session s WHERE s.id = j.session) AS s ON true
+    WHERE j.session IS NOT NULL AND (s.id IS NULL OR s.fenced <> '') ORDER BY j.session
+)
+SELECT i.session, i.tenant, i.task, g.how
+FROM gone g CROSS JOIN LATERAL (
+    SELECT i.session, i.tenant, i.task FROM semel.inflight i
+    WHERE i.session = g.session AND (i.session, i.tenant, i.task) > (%(session)s::text, %(after)s::text, %(task)s::text)
+      AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
+    ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint
+) AS i
+ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint;
 
 -- name: head
 SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
