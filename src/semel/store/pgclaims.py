@@ -1,7 +1,7 @@
 """Where to look for what is due. Dead index entries, which a held snapshot keeps in place, are not walked again and again.
 
 A full look asks the index for the ranks of each (queue, kind) and the least due of each: its floor. It costs as much as
-there are ranks, and dead entries before the first living one. While that is little, every look is a full one; when it has grown, full
+there are ranks, and dead entries before the first living one. While that is little, every look is a full one; else full
 looks take a tenth of the time, and in between one starts at the floors. What others put below a floor waits for the next.
 """
 
