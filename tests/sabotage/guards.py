@@ -23,6 +23,7 @@ TENANTS = ("tests/app/test_tenants.py",)
 ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
+RACES, PLANS = "tests/postgres/test_postgres_races.py::", "tests/postgres/test_postgres_plans.py"
 CELLS = ("tests/machine/test_cells_effects.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 
@@ -205,6 +206,41 @@ GUARDS = (
           "            except StoreUnavailable as error:\n                self._away(error)\n                await self._rest(AWAY_SECONDS)",
           "            except StoreUnavailable as error:\n                raise", AWAY),
     Guard("a store that is away keeps no worker from stopping", "worker.py", "timeout=GIVE_BACK_SECONDS)\n        for one", "timeout=None)\n        for one", STOP),
+    Guard("a worker rests when there is nothing that it can claim", "worker.py", " and loop.time() >= self._not_before:", ":",
+          ("tests/app/test_worker_in_vain.py",)),
+    Guard("nobody behind what cannot be claimed starves", "store/passed.py", "            self._places.update(", "            dict().update(", STORE),
+    Guard("what was passed over is asked for again", "store/passed.py", "                self._places.clear()", "                pass",
+          ("tests/store/test_passed.py",)),
+    Guard("nobody starves behind it on PostgreSQL either", "store/pgwrite.py", "        for walk in self._walks:\n            self._floors.passed.learn(walk)\n", "",
+          ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_however_many_cannot_be_claimed_nobody_behind_them_starves",)),
+    # --- known traps of a database ---
+    Guard("R5 a guard locks its session", "store/sql/postgres.sql", "ORDER BY id FOR KEY SHARE;", "ORDER BY id;", (f"{RACES}TestFences",)),
+    Guard("R5 a fence waits for what is under way", "store/sql/postgres.sql", "WHERE id = %(id)s FOR UPDATE;", "WHERE id = %(id)s;",
+          (f"{RACES}TestFences",)),
+    Guard("R8 what is checked cannot move before it has landed", "store/sql/postgres.sql",
+          "t.task = k.stream FOR SHARE)", "t.task = k.stream)", (f"{RACES}TestAppends",)),
+    Guard("R5 a row that a rival was faster with is judged again", "store/postgres.py", "if error.diag.constraint_name not in RACES:", "if True:",
+          (f"{RACES}TestAppends", f"{RACES}TestSharedKeys")),
+    Guard("claims wait for no rival's", "store/pgwrite.py", "isinstance(error, (*LOCKED, errors.UniqueViolation))", "isinstance(error, LOCKED)",
+          (f"{RACES}TestClaims",)),
+    Guard("R7 a commit with a warning is not answered", "store/pglink.py", 'if answer.tag != "COMMIT" or self.warnings:', 'if answer.tag != "COMMIT":',
+          ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
+    Guard("R7 what follows an unanswered commit waits for the standby", "store/pgwrite.py", "if not self.wrote and (told or self._doubt):", "if False:",
+          ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
+    Guard("what a claim locks is chosen once", "store/sql/postgres.sql", "WITH found AS MATERIALIZED (\n    SELECT r.queue", "WITH found AS (\n    SELECT r.queue",
+          ("tests/postgres/test_postgres_clock.py",)),
+    Guard("no plan rests on statistics that are not there", "store/pglink.py",
+          'BY_INDEX = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}', "BY_INDEX: dict[str, str] = {}", (PLANS,)),
+    Guard("a hint that cannot be given fails nothing", "store/pglisten.py", "            if link.pid == 0:\n                raise", "            raise",
+          ("tests/postgres/test_postgres_hints.py",)),
+    Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
+          "        raise", SESSION),
+    Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+    Guard("behind a pool nothing is prepared", "store/pglink.py", "prepare = not self.where.pgbouncer", "prepare = True",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+    Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     # --- one transaction for two ---
     Guard("R7 an Atomic effect cannot be committed without its confirm", "store/sql/postgres_schema.sql",
           "IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN", "IF false THEN",

@@ -134,9 +134,10 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The answer to a ClaimUnit."""
+    """The answer to a ClaimUnit. more: there were so many that cannot be claimed that it did not look at all; ask again."""
 
     tasks: tuple[ClaimedTask, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

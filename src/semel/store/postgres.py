@@ -35,7 +35,7 @@ from semel.store.contract import (
 )
 from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
-from semel.store.pglink import LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
+from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
 from semel.store.pgwrite import Transaction
 
@@ -47,7 +47,7 @@ RACES = ("journal_pkey", "task_key_pkey")
 log = logging.getLogger("semel")
 
 WRITER = {**PLAIN_PLANS, "lock_timeout": f"{LOCK_MS}ms", "statement_timeout": "20s"}
-READER = {"lock_timeout": "500ms", "statement_timeout": "25s"}
+READER = {**BY_INDEX, "lock_timeout": "500ms", "statement_timeout": "25s"}
 BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
 
 
