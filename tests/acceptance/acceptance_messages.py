@@ -11,7 +11,8 @@ SOURCE = ROOT / "src" / "semel"
 # What users of the library meet. The command line says these too; what it adds is about its own arguments.
 COVERED = ("app.py", "decorated.py", "direct.py", "model.py", "worker.py", "engine/*.py", "machine/*.py",
            "store/places.py", "store/pgschema.py", "store/pglink.py", "store/postgres.py",
-           "store/sqlitefile.py", "store/guardfile.py", "store/sqlite.py", "store/writer.py", "store/forks.py", "store/witness.py")  # fmt: skip
+           "store/sqlitefile.py", "store/guardfile.py", "store/sqlite.py", "store/writer.py", "store/forks.py",
+           "store/witness.py")  # fmt: skip
 ERRORS = ("Misuse", "StoreUnavailable", "NotYet")
 
 

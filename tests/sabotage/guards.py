@@ -17,6 +17,11 @@ WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
+ARRIVAL = ("tests/restore/test_restore_arrival.py",)
+EPOCHS = ("tests/machine/test_cells_epochs.py",)
+DOUBT = ("tests/restore/test_restore_doubt.py",)
+MIDDLE = ("tests/restore/test_restore_middle.py",)
+LIVING = "tests/restore/test_restore_living.py::"
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,7 @@ GUARDS = (
           "effect = _sub(effect, event.n, open=False, ended=True)",
           "effect = _sub(effect, event.n, close_all=True, ended=True)", EFFECTS),
     Guard("R1 the age restarts only when clean", "machine/effects.py",
-          "clean_since=at if clean else effect.clean_since", "clean_since=at", EFFECTS),
+          "clean_since=since if clean else effect.clean_since", "clean_since=since", EFFECTS),
     Guard("R1 an earlier unknown counts while a further try is in flight", "machine/effects.py",
           "return any(s.lost for s in self.open)", "return self.state is EffectState.AMBIGUOUS", TASKS),
     Guard("R2 a late outcome never overwrites", "machine/effects.py",
@@ -161,4 +166,39 @@ GUARDS = (
     Guard("an effect inside an effect is refused", "engine/runtime.py", '_set(inside, "an effect"), ', "", BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
+    # --- restore ---
+    Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
+    Guard("R19 a row that is another is missing", "store/contract.py",
+          "if seen.row is not None and hash_there != seen.row[3]:", "if seen.row is not None and hash_there is None:", ARRIVAL),
+    Guard("R19 a beat that is not held is missing", "store/contract.py",
+          "if seen.beat is not None and (beat_there is None or beat_there < seen.beat[1]):", "if False:", ARRIVAL),
+    Guard("R19 who has not checked writes no witness", "store/witness.py", "if self.path is None or not self.trusted:", "if self.path is None:", ARRIVAL),
+    Guard("R19 what was seen later is not overwritten", "store/witness.py", "if self._is_later(seen):", "if False:", ARRIVAL),
+    Guard("R19 without a witness a TTL is watched", "engine/arrival.py", "if quiet.seconds < wanted:", "if False:", ARRIVAL),
+    Guard("R19 a gap is not watching", "engine/arrival.py", "quiet is None or now - quiet.last_look > self._ttl / 2", "quiet is None", ARRIVAL),
+    Guard("R19 a store at another place needs a person", "engine/arrival.py", "if place != info.place:", "if False:", ARRIVAL),
+    Guard("R19 an asynchronous standby needs a person", "engine/arrival.py",
+          'elif "asynchronous" in (info.durability, kept.durability if kept else ""):', "elif False:", ARRIVAL),
+    Guard("R19 asked on every connect", "store/postgres.py", "for seen in self._witness():", "for seen in ():",
+          (f"{LIVING}test_who_only_accepts_tasks_goes_on_when_the_epoch_has_begun",)),
+    Guard("R19 a file that is copied into has another log", "store/sqlite.py",
+          "return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)",
+          "return self._path is None or sqlitefile.inode(self._path) == self._inode",
+          (f"{LIVING}test_a_worker_notices_that_its_file_was_changed_under_it",)),
+    Guard("R20 the largest TTL is watched", "engine/arrival.py", "            if left > 0:", "            if False:", ARRIVAL),
+    Guard("R20 what was accepted since says nothing of when it went back to", "engine/arrival.py",
+          "desk.store.highest_at(until)", "desk.store.highest_at(10**15)", ARRIVAL),
+    Guard("R20 an epoch begins only where it was seen", "machine/epochs.py",
+          "if state.epoch > c.seen or c.seen > c.witnessed:", "if False:", EPOCHS),
+    Guard("R20 an epoch is above the witness", "machine/epochs.py",
+          "max(c.seen, c.witnessed, c.now, c.above)", "max(c.seen, c.now, c.above)", EPOCHS),
+    Guard("R20 what was in doubt still is", "machine/epochs.py",
+          "since = min(event.since, state.since) if state.doubtful else event.since", "since = event.since", EPOCHS),
+    Guard("R20 what is accepted in the window is in doubt", "machine/epochs.py", " and not task.doubt:", ":", EPOCHS),
+    Guard("R20 a task is told that the window was open", "engine/queue.py", "store.epoch, store.window\n", "store.epoch, False\n", DOUBT),
+    Guard("R20 in doubt the first submission looks up first", "machine/effects.py",
+          "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", ("tests/machine/test_cells_effects.py",)),
+    Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
+    Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
+          'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
 )  # fmt: skip
