@@ -197,7 +197,7 @@ GUARDS = (
     Guard("R20 what is accepted in the window is in doubt", "machine/epochs.py", " and not task.doubt:", ":", EPOCHS),
     Guard("R20 a task is told that the window was open", "engine/queue.py", "store.epoch, store.window\n", "store.epoch, False\n", DOUBT),
     Guard("R20 in doubt the first submission looks up first", "machine/effects.py",
-          "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", ("tests/machine/test_cells_effects.py",)),
+          "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", MIDDLE),
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
