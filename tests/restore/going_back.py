@@ -43,6 +43,10 @@ class Place(Protocol):
         """As an administrator."""
         ...
 
+    def permit(self, ttl_ms: int) -> None:
+        """The largest TTL from now on."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -55,7 +59,7 @@ class File:
         self.url = f"sqlite:///{self.path}"
         self.witness = Path(f"{self.path}.witness")
         SQLite(str(self.path)).close()
-        self.sql(SET.format("meta", TTL_MS))
+        self.permit(TTL_MS)
 
     def open(self) -> SQLite:
         return SQLite(str(self.path))
@@ -79,6 +83,9 @@ class File:
         program = "import apsw, sys; apsw.Connection(sys.argv[1]).execute(sys.argv[2])"  # not in this process: R15's locks
         subprocess.run([sys.executable, "-c", program, str(self.path), statement], check=True, timeout=30)
 
+    def permit(self, ttl_ms: int) -> None:
+        self.sql(SET.format("meta", ttl_ms))
+
     def close(self) -> None:
         pass
 
@@ -93,7 +100,7 @@ class Database:
         self._made = {name}
         self._admin(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8'")
         Postgres(self.url).close()
-        self.sql(SET.format("semel.meta", TTL_MS))
+        self.permit(TTL_MS)
 
     def _admin(self, *statements: str) -> None:
         with psycopg.connect(self._server, autocommit=True) as admin:
@@ -125,6 +132,9 @@ class Database:
     def sql(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as admin:
             admin.execute(statement)  # type: ignore[call-overload]
+
+    def permit(self, ttl_ms: int) -> None:
+        self.sql(SET.format("semel.meta", ttl_ms))
 
     def close(self) -> None:
         self._admin(*(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)" for name in self._made))

@@ -8,7 +8,7 @@ from typing import Any
 
 from going_back import Place
 from lab import APPS as WIRE
-from lab import SOURCE, Lab, until
+from lab import Lab, until
 
 import semel
 from semel.machine import epochs
@@ -18,6 +18,7 @@ from semel.testing.provider import Request
 
 __all__ = ["RestoreLab", "until"]
 HERE = Path(__file__).parent / "apps"
+SOURCE = Path(semel.__file__).parents[1]  # what is tested here, in the workers too: a copy, under sabotage
 LEASE = timedelta(seconds=2)
 
 
@@ -32,9 +33,9 @@ class RestoreLab(Lab):
     def open_app(self) -> semel.App:
         return semel.App(self.url, lease=LEASE)
 
-    def keeper(self) -> Any:
+    def keeper(self, lease: float = LEASE.total_seconds()) -> Any:
         """A worker."""
-        return self.worker("keeper", script="run_worker.py")
+        return self.worker("keeper", script="run_worker.py", CRASH_LEASE=str(lease))
 
     def give(self, action: str, ref: str = "") -> semel.Ref[Any]:
         """Accept a task that does this, once."""

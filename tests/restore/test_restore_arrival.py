@@ -13,7 +13,7 @@ from machines import TTL, Machine, accept, began, epoch_of, says, until, watched
 from semel.engine.runtime import Runtime
 from semel.errors import Misuse
 from semel.machine import epochs, tasks
-from semel.store.contract import StoreInfo
+from semel.store.contract import StoreInfo, Witnessed
 from semel.store.witness import path_of
 
 Make = Callable[[str], Machine]
@@ -145,6 +145,19 @@ def test_what_was_written_again_at_the_same_place_is_not_what_was_witnessed(mach
     accept(process, "k2")
     machine("b").end()
     assert "went back" in says(machine("a").process())
+
+
+def test_a_row_that_is_another_at_its_place_is_missing(machine: Make) -> None:
+    """It went back, and others wrote there since."""
+    process = machine("a").process()
+    task = accept(process, "k1")
+    (row,) = process.desk.store.rows("default", task)
+    seen = Witnessed(process.desk.store.info.epoch, (row.tenant, row.stream, row.seq, row.hash), None)
+    assert process.desk.store.missing(seen) == ""
+    other = seen._replace(row=(row.tenant, row.stream, row.seq, b"another"))
+    assert process.desk.store.missing(other) == f"row 1 of {task} as it was"
+    assert process.desk.store.missing(seen._replace(row=(row.tenant, row.stream, 2, row.hash))) == f"row 2 of {task}"
+    assert process.desk.store.missing(seen._replace(beat=("nobody", 0))) == "beat 0 of session nobody"
 
 
 def test_two_that_notice_at_once_begin_one_epoch(machine: Make, place: Place) -> None:

@@ -44,7 +44,8 @@ class Story:
         self.give("publish", "recorded")
         self.give("charge", "flying")
         self.give("mail", "looked")
-        lab.keeper()
+        lab.place.permit(60_000)
+        lab.keeper(lease=60)  # it is in the middle of calls while the database is copied
         for gate in (*(f"start.{a}" for a in FORGOTTEN), "start.unmail", "start.unpublish", "end.recorded", "flight.flying"):
             lab.arrived(gate)
         lab.arrived("flight.looked")
@@ -65,6 +66,7 @@ class Story:
         self.highest = max(act.token or 0 for act in lab.acts())
         self.first_epoch = lab.app.runtime.desk.store.info.epoch
         lab.go_back()
+        lab.place.permit(TTL_MS)
 
     def after(self) -> None:
         """Until all that can go on by itself has ended."""

@@ -26,6 +26,11 @@ STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is
 RACES, PLANS = "tests/postgres/test_postgres_races.py::", "tests/postgres/test_postgres_plans.py"
 CELLS = ("tests/machine/test_cells_effects.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
+ARRIVAL = ("tests/restore/test_restore_arrival.py",)
+EPOCHS = ("tests/machine/test_cells_epochs.py",)
+DOUBT = ("tests/restore/test_restore_doubt.py",)
+MIDDLE = ("tests/restore/test_restore_middle.py",)
+LIVING = "tests/restore/test_restore_living.py::"
 
 
 @dataclass(frozen=True)
@@ -275,4 +280,39 @@ GUARDS = (
     Guard("a late answer wakes no task that waits for a signal", "machine/tasks.py", "    if task.waiting:\n", "    if False:\n", WAITS),
     Guard("what is unknown is looked into before the wait", "machine/tasks.py", "if come or task.ending or unknown:", "if come or task.ending:", TASK_CELLS),
     Guard("how long is on record from the first time on", "decorated.py", "    until = known.until if known else now + ms\n", "    until = now + ms\n", WAITS),
+    # --- restore ---
+    Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
+    Guard("R19 a row that is another is missing", "store/contract.py",
+          "if seen.row is not None and hash_there != seen.row[3]:", "if seen.row is not None and hash_there is None:", ARRIVAL),
+    Guard("R19 a beat that is not held is missing", "store/contract.py",
+          "if seen.beat is not None and (beat_there is None or beat_there < seen.beat[1]):", "if False:", ARRIVAL),
+    Guard("R19 who has not checked writes no witness", "store/witness.py", "if self.path is None or not self.trusted:", "if self.path is None:", ARRIVAL),
+    Guard("R19 what was seen later is not overwritten", "store/witness.py", "if self._is_later(seen):", "if False:", ARRIVAL),
+    Guard("R19 without a witness a TTL is watched", "engine/arrival.py", "if quiet.seconds < wanted:", "if False:", ARRIVAL),
+    Guard("R19 a gap is not watching", "engine/arrival.py", "quiet is None or now - quiet.last_look > self._ttl / 2", "quiet is None", ARRIVAL),
+    Guard("R19 a store at another place needs a person", "engine/arrival.py", "if place != info.place:", "if False:", ARRIVAL),
+    Guard("R19 an asynchronous standby needs a person", "engine/arrival.py",
+          'elif "asynchronous" in (info.durability, kept.durability if kept else ""):', "elif False:", ARRIVAL),
+    Guard("R19 asked on every connect", "store/postgres.py", "for seen in self._witness():", "for seen in ():",
+          (f"{LIVING}test_who_only_accepts_tasks_goes_on_when_the_epoch_has_begun",)),
+    Guard("R19 a file that is copied into has another log", "store/sqlite.py",
+          "return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)",
+          "return self._path is None or sqlitefile.inode(self._path) == self._inode",
+          (f"{LIVING}test_a_worker_notices_that_its_file_was_changed_under_it",)),
+    Guard("R20 the largest TTL is watched", "engine/arrival.py", "            if left > 0:", "            if False:", ARRIVAL),
+    Guard("R20 what was accepted since says nothing of when it went back to", "engine/arrival.py",
+          "desk.store.highest_at(until)", "desk.store.highest_at(10**15)", ARRIVAL),
+    Guard("R20 an epoch begins only where it was seen", "machine/epochs.py",
+          "if state.epoch > c.seen or c.seen > c.witnessed:", "if False:", EPOCHS),
+    Guard("R20 an epoch is above the witness", "machine/epochs.py",
+          "max(c.seen, c.witnessed, c.now, c.above)", "max(c.seen, c.now, c.above)", EPOCHS),
+    Guard("R20 what was in doubt still is", "machine/epochs.py",
+          "since = min(event.since, state.since) if state.doubtful else event.since", "since = event.since", EPOCHS),
+    Guard("R20 what is accepted in the window is in doubt", "machine/epochs.py", " and not task.doubt:", ":", EPOCHS),
+    Guard("R20 a task is told that the window was open", "engine/queue.py", "store.epoch, store.window\n", "store.epoch, False\n", DOUBT),
+    Guard("R20 in doubt the first submission looks up first", "machine/effects.py",
+          "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", MIDDLE),
+    Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
+    Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
+          'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
 )  # fmt: skip
