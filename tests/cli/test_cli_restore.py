@@ -63,7 +63,7 @@ def test_a_person_says_it_and_closes_the_window_and_lifts_the_doubt(back: Office
     told = back.look("restore", "--old-is-down", *WHO).stdout
     assert re.match(r"Epoch \d+ began at \d{4}-\d\d-\d\d \d\d:\d\d:\d\d, by ann\.\n", told), told
     assert "  why       the disk of Monday 03:00 was put back\n" in told
-    assert "  claims    none yet: the largest lease is being watched\n" in told
+    assert "claims none yet: a worker, or semel restore --watch, watches the largest lease first" in flat(told)
     assert "  doubt     stands:" in told and "  window    open:" in told
     assert told.index("--close-window --by") < told.index("--lift-doubt --by")
     assert all(len(line) <= 80 for line in told.splitlines())
@@ -98,7 +98,7 @@ def test_an_epoch_is_above_what_a_person_knows_of(back: Office) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("--old-is-down", "--close-window", *WHO), "one statement at a time; write --old-is-down, then --close-window"),
+        (("--old-is-down", "--close-window", *WHO), "one statement at a time; write --old-is-down, then --watch"),
         (("--above", "7"), "--above goes with --old-is-down"),
         (("--old-is-down", "--above", "-1", *WHO), "--above -1 is no epoch; write the highest that was ever granted"),
         (("--old-is-down", "--above", "8589934591", *WHO), "is no epoch; write the highest that was ever granted"),
@@ -121,3 +121,13 @@ def test_where_nothing_is_in_doubt_there_is_nothing_to_end(office: Office, optio
 def test_a_store_that_is_not_there_is_not_made(fresh: Office) -> None:
     fresh.look("restore", code=2)
     assert not fresh.store.exists()
+
+
+def test_it_watches_where_no_worker_lives_long_enough(back: Office) -> None:
+    back.look("migrate", "--largest-lease", "1")
+    back.look("restore", "--old-is-down", *WHO)
+    assert back.json("restore")["watched"] is False
+    told = flat(back.look("restore", "--watch").stdout)
+    assert "what was under way before may still act for 1 s" in told and "claims" not in told
+    assert back.json("restore")["watched"] is True
+    assert "may still act" not in back.look("restore", "--watch").stdout, "once is enough"

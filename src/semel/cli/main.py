@@ -461,6 +461,10 @@ def restored(
     lift_doubt: Annotated[
         bool, typer.Option("--lift-doubt", metavar="", help="Nothing that the store forgot is to be looked for any more.")
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", metavar="", help="Watch here until claims may be given; else the first worker does."),
+    ] = False,
     above: Annotated[
         int | None,
         typer.Option("--above", metavar="N", help="The new epoch must be above this one.", show_default=False),
@@ -474,8 +478,8 @@ def restored(
 
     Without an option it only looks. Exit code 1: it went back, and nobody has said so yet.
     """
-    if old_is_down + close_window + lift_doubt > 1:
-        raise Misuse("one statement at a time; write --old-is-down, then --close-window, then --lift-doubt")
+    if old_is_down + close_window + lift_doubt + watch > 1:
+        raise Misuse("one statement at a time; write --old-is-down, then --watch, --close-window, --lift-doubt")
     if above is not None and not old_is_down:
         raise Misuse("--above goes with --old-is-down: a new epoch begins above it")
     with reach.store_at(store, None) as app:
@@ -485,6 +489,8 @@ def restored(
             restore.decided(app, epochs.Close(reason), by, reason)
         elif lift_doubt:
             restore.decided(app, epochs.Lift(reason), by, reason)
+        elif watch:
+            restore.watched(app, lambda words: None if as_json else output.say(words))
         found = restore.look(app)
     if as_json:
         output.emit(restore.as_data(found))

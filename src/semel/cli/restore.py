@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semel.app import App
@@ -69,6 +71,22 @@ def began_by_hand(app: App, by: str | None, reason: str, above: int | None) -> N
     witness.save()
 
 
+def watched(app: App, said: Callable[[str], None]) -> None:
+    """Watch here until claims may be given, which else a worker does. said: told what is being waited for, at each change."""
+    runtime = app.runtime
+    ttl = runtime.desk.store.info.largest_ttl_ms / 1000
+    arriving, told = arrival.Arrival(runtime.desk, runtime.witness, ttl=ttl), ""
+    while True:
+        try:
+            return arriving.look()
+        except arrival.NotYet as why:
+            words = str(why).partition(" for ")[0]
+            if words != told:
+                said(str(why))
+            told = words
+        time.sleep(min(1.0, ttl / 8))
+
+
 def decided(app: App, command: epochs.Command, by: str | None, reason: str) -> None:
     """Close the window, or lift the doubt."""
     name = _named(by, reason)
@@ -124,7 +142,7 @@ def show(found: Standing) -> None:
     out.indented(event.why, 12, first="  why")
     out.indented(f"to {out.moment(event.since, 0)}; what was done later it may have forgotten", 12, first="  went back")
     if not found.state.watched:
-        out.indented("none yet: the largest lease is being watched", 12, first="  claims")
+        out.indented(f"none yet: a worker, or {STATE} --watch, watches the largest lease first", 12, first="  claims")
     _doubt(found)
 
 
