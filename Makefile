@@ -13,7 +13,7 @@ run: $(VENV)/.run $(if $(filter postgres%,$(STORE)),$(VENV)/.postgres)
 
 test: lint
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
-	$(BIN)/python tests/sabotage/run.py
+	$(BIN)/python tests/sabotage/run.py --quick
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -23,6 +23,7 @@ lint: $(VENV)/.dev
 
 proof: $(VENV)/.dev
 	SEMEL_PROOF_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m proof --timeout 900
+	$(BIN)/python tests/sabotage/run.py
 
 sabotage: $(VENV)/.dev
 	$(BIN)/python tests/sabotage/run.py

@@ -23,7 +23,7 @@ from semel.decorated import (
     not_in_loop,
     step_function,
 )
-from semel.engine import declare, drive, views
+from semel.engine import declare, drive, review, views
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
@@ -219,6 +219,18 @@ class App:
     async def ajournal(self, of: Ref[Any] | str, *, tenant: str | None = None) -> Sequence[Event]:
         """The awaitable twin of `journal`."""
         return await asyncio.to_thread(self.journal, of, tenant=tenant)
+
+    def signal(self, ref: Ref[Any] | str, event: str, payload: object = None) -> None:
+        """Tell a task (a Ref, or an id) that `event` has happened: it goes on if it waits for it, or will not wait.
+
+        The first signal of a name counts; said again, nothing happens. Raises `Refused("stale_view")` if the task has ended.
+        """
+        not_in_loop("app.signal", "await app.asignal(...)")
+        drive.run(review.signal(self.runtime.desk, *self.locate(ref, None), event, payload))
+
+    async def asignal(self, ref: Ref[Any] | str, event: str, payload: object = None) -> None:
+        """The awaitable twin of `signal`."""
+        await asyncio.to_thread(self.signal, ref, event, payload)
 
     def close(self) -> None:
         """Commit what is waiting and let go of the store. The app may be used again: it opens anew."""

@@ -12,7 +12,7 @@ from semel.engine import declare, drive
 from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
-from semel.engine.queue import Order
+from semel.engine.queue import Order, check_name
 from semel.engine.runtime import current, in_loop, inside
 from semel.errors import Misuse, Suspended
 from semel.machine import keys, tasks
@@ -117,6 +117,43 @@ def effect_function(effect: declare.Effect, occurrence: str = "") -> Any:
     function.using = using  # type: ignore[attr-defined]
     function.semel_effect = effect  # type: ignore[attr-defined]
     return function
+
+
+def sleep(duration: timedelta) -> None:
+    """Let time pass, durably: the handler is suspended, no worker is held, and the next attempt goes on behind it.
+
+    In plain and in async handlers alike (it is not awaited). How long is on record from the first time on.
+    """
+    attempt = attempt_here("semel.sleep")
+    if not isinstance(duration, timedelta) or duration < timedelta(0):
+        raise Misuse(f"semel.sleep takes a duration, not {duration!r}; write semel.sleep(timedelta(hours=1))")
+    ms = int(duration.total_seconds() * 1000)
+    key, now = attempt.next_step("semel.sleep", ms), attempt.clock.wall_ms()
+    known = attempt.ledger.state.waits.get(key)
+    until = known.until if known else now + ms
+    if until > now:
+        raise attempt.wait(key, "", until)
+
+
+def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
+    """Wait, durably, until `event` is signalled to this task (`app.signal`); its payload. No worker is held meanwhile.
+
+    A signal that came before is not lost, and a second of the same name is none. Raises `TimeoutError` when the time is
+    over first; that is on record, so a replay takes the same way. In plain and in async handlers alike.
+    """
+    attempt = attempt_here("semel.wait_for")
+    check_name(event, "event")
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise Misuse(f"timeout= is a duration, not {timeout!r}; write semel.wait_for({event!r}, timeout=timedelta(days=2))")
+    key, now, state = attempt.next_step("semel.wait_for", event), attempt.clock.wall_ms(), attempt.ledger.state
+    known = state.waits.get(key)
+    if not (known and known.over) and event in state.signals:
+        return state.signals[event][1]
+    until = known.until if known else now + int(timeout.total_seconds() * 1000) if timeout is not None else 0
+    if not (known and known.over) and (not until or until > now):
+        raise attempt.wait(key, event, until)
+    attempt.ledger.post(tasks.GiveUp(attempt.token, key, event, until))
+    raise TimeoutError(f"{event} was not signalled in time")
 
 
 def _looked_at(task: asyncio.Future[Any]) -> None:

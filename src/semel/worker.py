@@ -68,6 +68,7 @@ class Worker:
         self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
         self._running: set[Running] = set()
         self._alone: deque[ClaimedTask] = deque()
+        self._vain_seconds, self._not_before = 0.0, 0.0
         self._stopping = False
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
@@ -168,7 +169,7 @@ class Worker:
         """Until something of ours ends, or it is time to look whether others wrote."""
         loop = asyncio.get_running_loop()
         now = self._runtime.desk.clock.wall_ms()
-        if self._due is not None and self._due <= now and self._free():
+        if self._due is not None and self._due <= now and self._free() and loop.time() >= self._not_before:
             self._poked = True
             return
         pause = POLL_SECONDS if loop.time() - self._busy_at < BUSY_SECONDS else IDLE_POLL_SECONDS
@@ -225,6 +226,7 @@ class Worker:
             log.warning("semel: nothing could be claimed: %s", outcome)
             await self._rest(AWAY_SECONDS)
             return 0
+        self._rest_if_in_vain(bool(outcome.tasks) or outcome.more)
         for taken in outcome.tasks:
             if taken.task.alone:
                 self._alone.append(taken)
@@ -232,6 +234,11 @@ class Worker:
                 self._start(taken)
         self._start_alone()
         return len(outcome.tasks)
+
+    def _rest_if_in_vain(self, had: bool) -> None:
+        """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""
+        self._vain_seconds = 0.0 if had else min(LOOK_SECONDS, max(POLL_SECONDS, 2 * self._vain_seconds))
+        self._not_before = asyncio.get_running_loop().time() + self._vain_seconds
 
     def _tell_of_foreign(self, found: list[tuple[str, str]]) -> None:
         for queue, kind in found:

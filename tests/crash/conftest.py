@@ -40,9 +40,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if isinstance(item, pytest.Function) and "make_lab" in item.fixturenames and "postgres" in item.callspec.params.values():
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    left_out = {
-        id(item) for name, found in cases.items() for at, item in enumerate(found) if at != zlib.crc32(name.encode()) % len(found)
-    }
+    left_out: set[int] = set()
+    for name, found in cases.items():
+        taken = found[zlib.crc32(name.encode()) % len(found)]
+        left_out |= {id(item) for item in found if item is not taken or item.get_closest_marker("long")}
     config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
     items[:] = [item for item in items if id(item) not in left_out]
 

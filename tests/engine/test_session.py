@@ -12,7 +12,7 @@ import pytest
 from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
-from semel.engine.session import Learnt, Session, land
+from semel.engine.session import PAGE, Learnt, Session, land
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
@@ -249,12 +249,14 @@ def test_r17_what_is_held_stays(lab: Lab) -> None:
     assert lab.read(task).delivery == "leased"
 
 
-def test_r17_one_task_that_cannot_be_read_starves_none_behind_it(lab: Lab) -> None:
+@pytest.mark.parametrize("bad", [1, PAGE + 20])
+def test_r17_tasks_that_cannot_be_read_starve_none_behind_them(lab: Lab, bad: int) -> None:
     dead, session = lab.session(), lab.session()
     good = [lab.task(f"k{i}") for i in range(5)]
     for task in good:
         lab.claimed(dead, task)
-    lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', '0-no-such-task')", (dead.id,))
+    for n in range(bad):
+        lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', ?)", (dead.id, f"0-no-such-task-{n:03}"))
     lab.store.fence(dead.id, None, "dead")
     session.sweep()
     assert [lab.read(task).delivery for task in good] == ["queued"] * 5

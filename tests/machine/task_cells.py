@@ -11,6 +11,7 @@ from semel.machine import journal as j
 from semel.machine import tasks as t
 from semel.model import Refusal
 
+NAP, PAID = "semel.sleep:d1:1", "semel.wait_for:d2:1"
 K1, K2, SHARED = "sml_1", "sml_2", "sml_shared"
 NOW = 1_000_000
 HOUR = 3_600_000
@@ -257,6 +258,46 @@ def dead_lettered() -> TaskBench:
     return bench.do(fail(bench))
 
 
+def queued_asleep() -> TaskBench:
+    bench = leased()
+    return bench.do(t.Wait(bench.token, NAP, "", NOW + HOUR, NOW))
+
+
+def queued_waiting() -> TaskBench:
+    """For a signal, an hour at most."""
+    bench = leased()
+    return bench.do(t.Wait(bench.token, PAID, "paid", NOW + HOUR, NOW))
+
+
+def blocked_waiting() -> TaskBench:
+    """For a signal, without end."""
+    bench = leased()
+    return bench.do(t.Wait(bench.token, PAID, "paid", 0, NOW))
+
+
+def queued_signalled() -> TaskBench:
+    return blocked_waiting().do(t.Signal("paid", {"cents": 5}, NOW))
+
+
+def leased_signalled() -> TaskBench:
+    return queued_signalled().do(claim())
+
+
+def leased_signalled_early() -> TaskBench:
+    """While the attempt runs, which does not wait for it yet."""
+    return leased().do(t.Signal("paid", None, NOW))
+
+
+def leased_awake() -> TaskBench:
+    """Its time has come, and the wait is on record."""
+    return queued_waiting().do(claim(at=NOW + HOUR))
+
+
+def leased_gave_up() -> TaskBench:
+    bench = leased_awake()
+    return bench.do(t.GiveUp(bench.token, PAID, "paid", NOW + HOUR))
+
+
 STATES: dict[str, Callable[[], TaskBench]] = {
     build.__name__: build
     for build in (
@@ -265,7 +306,8 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
-        acknowledged, cancelled, dead_lettered,
+        acknowledged, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting, queued_signalled,
+        leased_signalled, leased_signalled_early, leased_awake, leased_gave_up,
     )
 }  # fmt: skip
 
@@ -285,6 +327,15 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "step": lambda token: t.Step(token, "draft:d1:1", "draft", "text"),
     "join": lambda token: t.Join(token, SHARED, "mail"),
     "decline": lambda token: t.Decline(token, K2, "mail", "limit_reached", {}),
+    "wait_asleep": lambda token: t.Wait(token, NAP, "", NOW + HOUR, NOW),
+    "wait_no_time": lambda token: t.Wait(token, NAP, "", NOW, NOW),
+    "wait_signal": lambda token: t.Wait(token, PAID, "paid", 0, NOW),
+    "wait_signal_until": lambda token: t.Wait(token, PAID, "paid", NOW + 1, NOW),
+    "wait_signal_late": lambda token: t.Wait(token, PAID, "paid", NOW + 1, NOW + HOUR + 1),
+    "wait_other_signal": lambda token: t.Wait(token, "semel.wait_for:d3:1", "shipped", 0, NOW),
+    "give_up": lambda token: t.GiveUp(token, PAID, "paid", NOW),
+    "signal": lambda _: t.Signal("paid", {"cents": 5}, NOW),
+    "signal_other": lambda _: t.Signal("shipped", None, NOW),
     "unblock": lambda _: t.Unblock("by alice", NOW),
     "lose_lease": lambda _: t.LoseLease("s1", "watched", NOW),
     "lose_lease_dead": lambda _: t.LoseLease("s1", "dead", NOW),

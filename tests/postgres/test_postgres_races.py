@@ -10,10 +10,10 @@ from rivals import Doing, Rival, until
 
 from semel.machine import journal as j
 from semel.model import Delivery
-from semel.store.contract import Busy, Claims, Exists, Fenced, Head, Landed, Stale
+from semel.store.contract import Busy, Change, Claims, Exists, Fenced, Head, Landed, Stale
 from semel.store.pglink import text_array
 from semel.store.postgres import Postgres
-from semel.testing.conformance_kit import TENANT, Stream, claimed, claiming, one, session, task
+from semel.testing.conformance_kit import TENANT, Stream, claimed, claiming, one, session, task, together
 
 Make = Callable[[], Postgres]
 
@@ -125,6 +125,41 @@ class TestAppends:
 
 
 @pytest.mark.usefixtures("patient")
+class TestSharedKeys:
+    """R8: two tasks intend one tenant-scoped key, each in its own stream and the key's; both intents land in both or neither."""
+
+    def intents(self) -> tuple[Change, Change]:
+        mine, theirs = (
+            together(*(Stream(name).then(id=id)[0] for name in (of, "key"))) for of, id in (("mine", "i1"), ("theirs", "i2"))
+        )
+        return mine, theirs
+
+    @pytest.mark.parametrize("commits", [True, False])
+    def test_of_two_intents_at_once_one_lands(self, make_store: Make, rival: Rival, commits: bool) -> None:
+        store = make_store()
+        mine, theirs = self.intents()
+        rival.appends(theirs)
+        doing = Doing(lambda: store.commit([mine, Stream("other").then()[0]]))
+        until(rival.waited_for, "our row of the key waits for the rival's")
+        (rival.raw.commit if commits else rival.raw.rollback)()
+        assert doing.result() == [Stale("key") if commits else Landed(), Landed()]
+        assert len(store.rows(TENANT, "mine")) == (0 if commits else 1), "in both streams or in neither"
+        assert [row.id for row in store.rows(TENANT, "key")] == ["i2" if commits else "i1"]
+
+    def test_however_two_processes_meet_one_lands(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        for n in range(20):
+            mine, theirs = (
+                together(*(Stream(name).then(id=id)[0] for name in (f"{of}{n}", f"key{n}")))
+                for of, id in (("a", f"i{n}"), ("b", f"j{n}"))
+            )
+            doing = Doing(lambda change=mine: first.commit([change]))
+            outcomes = [*second.commit([theirs]), *doing.result()]
+            assert sorted(type(o).__name__ for o in outcomes) == ["Landed", "Stale"]
+            assert len(first.rows(TENANT, f"a{n}")) + len(first.rows(TENANT, f"b{n}")) == len(first.rows(TENANT, f"key{n}")) == 1
+
+
+@pytest.mark.usefixtures("patient")
 class TestFences:
     """R5: a token guard without a row lock lets a stale intent in under READ COMMITTED."""
 
@@ -159,6 +194,28 @@ class TestFences:
         reaper.close()
         assert other.fence(guard.session, "n1", "watched")
         assert isinstance(one(store, Stream("s2").then(guard=guard)[0]), Fenced)
+
+    def test_a_fence_while_a_claim_is_under_way(self, make_store: Make, rival: Rival) -> None:
+        """R17: the claim that was open commits before the fence does, and whoever looks then finds the task."""
+        store, other = make_store(), make_store()
+        change, known = task("k")
+        assert one(store, change) == Landed()
+        guard = session(store)
+        rival.appends(known.then(j.Stepped("x", "x"))[0])
+        claim = Doing(lambda: store.commit([claiming(guard)]))
+        until(rival.waited_for, "the claim has found the task, and waits to write")
+        reaper = Rival(store_url(rival))
+        fencing = Doing(lambda: reaper.run("lock_to_fence", {"id": guard.session}))
+        until(lambda: _blocked(rival) >= 2, "the fence waits for the claim")
+        rival.raw.rollback()
+        assert claimed(claim.result()[0]) == ["k"]
+        fencing.result()
+        assert other.orphans(None, 10) == [], "not yet"
+        assert reaper.run("fence", {"id": guard.session, "nonce": None, "how": "watched"})
+        reaper.raw.commit()
+        reaper.close()
+        assert [(row.task, how) for row, how in other.orphans(None, 10)] == [(known.state.id, "watched")]
+        assert isinstance(one(store, claiming(guard)), Fenced)
 
     def test_of_two_reapers_one_fences(self, make_store: Make) -> None:
         first, second = make_store(), make_store()

@@ -17,10 +17,13 @@ WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
+TASK_CELLS = ("tests/machine/test_cells_tasks.py",)
+WAITS = ("tests/waiting/test_waiting.py",)
 TENANTS = ("tests/app/test_tenants.py",)
 ROLES = "tests/postgres/test_postgres_tenants.py"
 AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_that_is_stopped_for_longer_than_their_lease",)
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
+RACES, PLANS = "tests/postgres/test_postgres_races.py::", "tests/postgres/test_postgres_plans.py"
 CELLS = ("tests/machine/test_cells_effects.py",)
 APPROVALS, APPROVED, RACES = (
     ("tests/machine/test_rules_approvals.py",),
@@ -28,6 +31,11 @@ APPROVALS, APPROVED, RACES = (
     ("tests/engine/test_approval_races.py",),
 )
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
+ARRIVAL = ("tests/restore/test_restore_arrival.py",)
+EPOCHS = ("tests/machine/test_cells_epochs.py",)
+DOUBT = ("tests/restore/test_restore_doubt.py",)
+MIDDLE = ("tests/restore/test_restore_middle.py",)
+LIVING = "tests/restore/test_restore_living.py::"
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,11 @@ class Guard:
     old: str
     new: str
     tests: tuple[str, ...]
+
+    @property
+    def slow(self) -> bool:
+        """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
+        return any(test.split("/")[1] in ("crash", "postgres", "restore", "acceptance") for test in self.tests)
 
 
 GUARDS = (
@@ -203,6 +216,41 @@ GUARDS = (
           "            except StoreUnavailable as error:\n                self._away(error)\n                await self._rest(AWAY_SECONDS)",
           "            except StoreUnavailable as error:\n                raise", AWAY),
     Guard("a store that is away keeps no worker from stopping", "worker.py", "timeout=GIVE_BACK_SECONDS)\n        for one", "timeout=None)\n        for one", STOP),
+    Guard("a worker rests when there is nothing that it can claim", "worker.py", " and loop.time() >= self._not_before:", ":",
+          ("tests/app/test_worker_in_vain.py",)),
+    Guard("nobody behind what cannot be claimed starves", "store/passed.py", "            self._places.update(", "            dict().update(", STORE),
+    Guard("what was passed over is asked for again", "store/passed.py", "                self._places.clear()", "                pass",
+          ("tests/store/test_passed.py",)),
+    Guard("nobody starves behind it on PostgreSQL either", "store/pgwrite.py", "        for walk in self._walks:\n            self._floors.passed.learn(walk)\n", "",
+          ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_however_many_cannot_be_claimed_nobody_behind_them_starves",)),
+    # --- known traps of a database ---
+    Guard("R5 a guard locks its session", "store/sql/postgres.sql", "ORDER BY id FOR KEY SHARE;", "ORDER BY id;", (f"{RACES}TestFences",)),
+    Guard("R5 a fence waits for what is under way", "store/sql/postgres.sql", "WHERE id = %(id)s FOR UPDATE;", "WHERE id = %(id)s;",
+          (f"{RACES}TestFences",)),
+    Guard("R8 what is checked cannot move before it has landed", "store/sql/postgres.sql",
+          "t.task = k.stream FOR SHARE)", "t.task = k.stream)", (f"{RACES}TestAppends",)),
+    Guard("R5 a row that a rival was faster with is judged again", "store/postgres.py", "if error.diag.constraint_name not in RACES:", "if True:",
+          (f"{RACES}TestAppends", f"{RACES}TestSharedKeys")),
+    Guard("claims wait for no rival's", "store/pgwrite.py", "isinstance(error, (*LOCKED, errors.UniqueViolation))", "isinstance(error, LOCKED)",
+          (f"{RACES}TestClaims",)),
+    Guard("R7 a commit with a warning is not answered", "store/pglink.py", 'if answer.tag != "COMMIT" or self.warnings:', 'if answer.tag != "COMMIT":',
+          ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
+    Guard("R7 what follows an unanswered commit waits for the standby", "store/pgwrite.py", "if not self.wrote and (told or self._doubt):", "if False:",
+          ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
+    Guard("what a claim locks is chosen once", "store/sql/postgres.sql", "WITH found AS MATERIALIZED (\n    SELECT r.queue", "WITH found AS (\n    SELECT r.queue",
+          ("tests/postgres/test_postgres_clock.py",)),
+    Guard("no plan rests on statistics that are not there", "store/pglink.py",
+          'BY_INDEX = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}', "BY_INDEX: dict[str, str] = {}", (PLANS,)),
+    Guard("a hint that cannot be given fails nothing", "store/pglisten.py", "            if link.pid == 0:\n                raise", "            raise",
+          ("tests/postgres/test_postgres_hints.py",)),
+    Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
+          "        raise", SESSION),
+    Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+    Guard("behind a pool nothing is prepared", "store/pglink.py", "prepare = not self.where.pgbouncer", "prepare = True",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+    Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     # --- one transaction for two ---
     Guard("R7 an Atomic effect cannot be committed without its confirm", "store/sql/postgres_schema.sql",
           "IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN", "IF false THEN",
@@ -265,4 +313,46 @@ GUARDS = (
     Guard("R21 an agent decides nothing about its own acts", "engine/review.py", "if current.get() is not None or inside.get():", "if False:", APPROVED),
     Guard("R21 what the code cannot take of an edit is not sent", "engine/approval.py", "    except NotRecordable as error:\n        doing.move",
           "    except NotRecordable as error:\n        return call.values\n        doing.move", APPROVED),
+    # --- waiting ---
+    Guard("the first signal of a name counts", "machine/tasks.py", "    if c.event in task.signals:\n        return e.Decision()", "    if False:\n        return e.Decision()", WAITS),
+    Guard("a signal that has come is not waited for", "machine/tasks.py", "come = c.event in task.signals or ", "come = ", TASK_CELLS),
+    Guard("a wait that was given up stays so", "decorated.py", "if not (known and known.over) and event in state.signals:", "if event in state.signals:", WAITS),
+    Guard("a late answer wakes no task that waits for a signal", "machine/tasks.py", "    if task.waiting:\n", "    if False:\n", WAITS),
+    Guard("what is unknown is looked into before the wait", "machine/tasks.py", "if come or task.ending or unknown:", "if come or task.ending:", TASK_CELLS),
+    Guard("how long is on record from the first time on", "decorated.py", "    until = known.until if known else now + ms\n", "    until = now + ms\n", WAITS),
+    # --- restore ---
+    Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
+    Guard("R19 a row that is another is missing", "store/contract.py",
+          "if seen.row is not None and hash_there != seen.row[3]:", "if seen.row is not None and hash_there is None:", ARRIVAL),
+    Guard("R19 a beat that is not held is missing", "store/contract.py",
+          "if seen.beat is not None and (beat_there is None or beat_there < seen.beat[1]):", "if False:", ARRIVAL),
+    Guard("R19 who has not checked writes no witness", "store/witness.py", "if self.path is None or not self.trusted:", "if self.path is None:", ARRIVAL),
+    Guard("R19 what was seen later is not overwritten", "store/witness.py", "if self._is_later(seen):", "if False:", ARRIVAL),
+    Guard("R19 without a witness a TTL is watched", "engine/arrival.py", "if quiet.seconds < wanted:", "if False:", ARRIVAL),
+    Guard("R19 a gap is not watching", "engine/arrival.py", "quiet is None or now - quiet.last_look > self._ttl / 2", "quiet is None", ARRIVAL),
+    Guard("R19 a store at another place needs a person", "engine/arrival.py", "if place != info.place:", "if False:", ARRIVAL),
+    Guard("R19 an asynchronous standby needs a person", "engine/arrival.py",
+          'elif "asynchronous" in (info.durability, kept.durability if kept else ""):', "elif False:", ARRIVAL),
+    Guard("R19 asked on every connect", "store/postgres.py", "for seen in self._witness():", "for seen in ():",
+          (f"{LIVING}test_who_only_accepts_tasks_goes_on_when_the_epoch_has_begun",)),
+    Guard("R19 a file that is copied into has another log", "store/sqlite.py",
+          "return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)",
+          "return self._path is None or sqlitefile.inode(self._path) == self._inode",
+          (f"{LIVING}test_a_worker_notices_that_its_file_was_changed_under_it",)),
+    Guard("R20 the largest TTL is watched", "engine/arrival.py", "            if left > 0:", "            if False:", ARRIVAL),
+    Guard("R20 what was accepted since says nothing of when it went back to", "engine/arrival.py",
+          "desk.store.highest_at(until)", "desk.store.highest_at(10**15)", ARRIVAL),
+    Guard("R20 an epoch begins only where it was seen", "machine/epochs.py",
+          "if state.epoch > c.seen or c.seen > c.witnessed:", "if False:", EPOCHS),
+    Guard("R20 an epoch is above the witness", "machine/epochs.py",
+          "max(c.seen, c.witnessed, c.now, c.above)", "max(c.seen, c.now, c.above)", EPOCHS),
+    Guard("R20 what was in doubt still is", "machine/epochs.py",
+          "since = min(event.since, state.since) if state.doubtful else event.since", "since = event.since", EPOCHS),
+    Guard("R20 what is accepted in the window is in doubt", "machine/epochs.py", " and not task.doubt:", ":", EPOCHS),
+    Guard("R20 a task is told that the window was open", "engine/queue.py", "store.epoch, store.window\n", "store.epoch, False\n", DOUBT),
+    Guard("R20 in doubt the first submission looks up first", "machine/effects.py",
+          "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", MIDDLE),
+    Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
+    Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
+          'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
 )  # fmt: skip

@@ -1,7 +1,8 @@
 """Every guard has its sabotage: take it out, and a named test fails. Prints the table; exit 1 if a guard is watched by nobody.
 
 Each guard is a small edit of the source. It is made in a copy, the named tests run against the copy, and one of them must
-fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME.
+fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME; `--quick` leaves out those that need a server or
+real worker processes.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from guards import GUARDS, Guard
+
+from semel.testing import postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = int(os.environ.get("JOBS", "4"))
@@ -67,11 +70,14 @@ def run(guard: Guard) -> Found:
 
 def main() -> int:
     """The table."""
-    wanted = [guard for guard in GUARDS if not sys.argv[1:] or any(name in guard.name for name in sys.argv[1:])]
+    quick, names = "--quick" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--quick"]
+    wanted = [guard for guard in GUARDS if not names or any(name in guard.name for name in names)]
+    wanted = [guard for guard in wanted if not (quick and guard.slow)]
     if wrong := [said for guard in GUARDS if (said := out_of_date(guard))]:
         print("\n".join(wrong))
         return 1
-    with ThreadPoolExecutor(JOBS) as pool:
+    with postgres.server() as url, ThreadPoolExecutor(JOBS) as pool:  # one server for all: each run has a database of its own
+        os.environ[postgres.GIVEN] = url
         found = list(pool.map(run, wanted))
     for one in found:
         print(f"{one.guard.name:<58} {one.test or 'NOBODY NOTICED'}")

@@ -33,6 +33,7 @@ ROWS = {
     "task": "'acme', 'ghost-' || i, 'bill', 'g' || i, 'default', 0, 0, 'queued', '', 0, 0, '', 0, 0, 0, 1, ''",
     "task_key": "'acme', 'bill', 'g' || i, 'ghost-' || i",
     "effect": "'acme', 'e' || i, 't', 't', 'charge', 'confirmed', 1",
+    "inflight": "'living', 'acme', 'ghost-' || i",
     "session": "'s' || i, 0, 'n', 1, 1, '', '', 0, 0, 0, 0, 'left', 0",
 }
 
@@ -42,6 +43,7 @@ def filled(many: int) -> SQLite:
     store = SQLite(":memory:")
     for table, row in ROWS.items():
         store._writer.raw.execute(FILL.format(table, row), (many,))
+    store._writer.raw.execute("INSERT INTO session VALUES ('living', 0, 'n', 1, 1, '', '', 0, 0, 0, 0, '', 0)")
     return store
 
 

@@ -16,9 +16,25 @@ from typer.core import TyperGroup
 from semel import __version__
 from semel.app import App
 from semel.cli import approvals, asks, decide, doctor, output, reach, restore, show, verify, why, work
+from semel.cli.options import (
+    AllOpt,
+    AnyArg,
+    AppOpt,
+    ByOpt,
+    JsonOpt,
+    KeyArg,
+    LimitOpt,
+    ReasonOpt,
+    SeenOpt,
+    StoreOpt,
+    Target,
+    TaskArg,
+    TenantOpt,
+)
+from semel.engine import views
 from semel.errors import Misuse, SemelError
 from semel.machine import epochs
-from semel.model import Delivery, Execution
+from semel.model import Delivery, Execution, Ref
 
 FOUND_WRONG, MISUSE = 1, 2
 
@@ -42,7 +58,7 @@ cli = typer.Typer(
     cls=Commands,
     name="semel",
     help="Semel: each effect of an unattended agent on the outside world happens once.",
-    epilog="Ids may be given by their first or last characters (4 or more), and tasks by their key.",
+    epilog="Ids may be given by their first or last characters, tasks by their key.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -51,30 +67,6 @@ cli = typer.Typer(
 
 WORK, LOOK, DECIDE = "Run", "Look", "Decide (every decision is on record, with a name)"
 KEEP = "Look after the store"
-
-Target = Annotated[str, typer.Argument(metavar="MODULE:app", help="The app, as in billing:app.", show_default=False)]
-TaskArg = Annotated[str, typer.Argument(metavar="TASK", help="A task's id (or its end), or its key.", show_default=False)]
-KeyArg = Annotated[str, typer.Argument(metavar="KEY", help="An effect's key (or its end).", show_default=False)]
-AnyArg = Annotated[str, typer.Argument(metavar="KEY_OR_TASK", help="An effect's key, a task's id or key.", show_default=False)]
-StoreOpt = Annotated[str, typer.Option("--store", metavar="URL", envvar="SEMEL_STORE", help="The store.")]
-TenantOpt = Annotated[str, typer.Option("--tenant", metavar="NAME", help="Whose.")]
-AllOpt = Annotated[bool, typer.Option("--all-tenants", metavar="", help="Of every tenant.")]
-JsonOpt = Annotated[bool, typer.Option("--json", metavar="", help="For programs: JSON with stable names.")]
-LimitOpt = Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")]
-ByOpt = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAME", envvar="SEMEL_BY", help="Who decides; it is put on record.", show_default=False),
-]
-ReasonOpt = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
-
-SeenOpt = Annotated[
-    int | None,
-    typer.Option("--seen", metavar="VERSION", help="The version you looked at; default: the one shown now.", show_default=False),
-]
-AppOpt = Annotated[
-    str | None,
-    typer.Option("--app", metavar="MODULE:app", help="Its code, to check what you write; its store is used.", show_default=False),
-]
 
 
 @cli.callback(invoke_without_command=True)
@@ -366,6 +358,36 @@ def resolve(
             output.say(sentence)
 
 
+@cli.command(rich_help_panel=WORK)
+def signal(
+    task: TaskArg,
+    event: Annotated[str, typer.Argument(metavar="EVENT", help="What has happened, as the task names it.", show_default=False)],
+    payload: Annotated[
+        str, typer.Argument(metavar="PAYLOAD", help="What the task is told: JSON if it parses, else text.", show_default=False)
+    ] = "null",
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Tell a task that something has happened that it waits for, or will.
+
+    The first signal of a name counts; said again, nothing happens.
+    """
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        found = reach.find(desk.store, task, tenant, among=("task",))
+        news = event not in views.state_of(desk, found.tenant, found.id).signals
+        app.signal(Ref(found.id, found.tenant), event, asks.parsed(payload))
+        data = decide.decided_data(desk, found)
+    if as_json:
+        output.emit({**data, "event": event, "news": news})
+    else:
+        output.say(
+            f"{data['kind']} {data['key']} ({found.id}) is told of {event}: it is {data['delivery']}." if news
+            else f"{data['kind']} {data['key']} ({found.id}) had been told of {event} before; nothing has changed."
+        )  # fmt: skip
+
+
 @cli.command(rich_help_panel=DECIDE)
 def approve(
     key: KeyArg,
@@ -522,6 +544,10 @@ def restored(
     lift_doubt: Annotated[
         bool, typer.Option("--lift-doubt", metavar="", help="Nothing that the store forgot is to be looked for any more.")
     ] = False,
+    watch: Annotated[
+        bool,
+        typer.Option("--watch", metavar="", help="Watch here until claims may be given; else the first worker does."),
+    ] = False,
     above: Annotated[
         int | None,
         typer.Option("--above", metavar="N", help="The new epoch must be above this one.", show_default=False),
@@ -536,8 +562,8 @@ def restored(
     It does when it is restored from a backup, say. Without an option it only looks. Exit code 1: it went back, and nobody has
     said so yet.
     """
-    if old_is_down + close_window + lift_doubt > 1:
-        raise Misuse("one statement at a time; write --old-is-down, then --close-window, then --lift-doubt")
+    if old_is_down + close_window + lift_doubt + watch > 1:
+        raise Misuse("one statement at a time; write --old-is-down, then --watch, --close-window, --lift-doubt")
     if above is not None and not old_is_down:
         raise Misuse("--above goes with --old-is-down: a new epoch begins above it")
     with reach.store_at(store, None) as app:
@@ -547,6 +573,8 @@ def restored(
             restore.decided(app, epochs.Close(reason), by, reason)
         elif lift_doubt:
             restore.decided(app, epochs.Lift(reason), by, reason)
+        elif watch:
+            restore.watched(app, lambda words: None if as_json else output.say(words))
         found = restore.look(app)
     if as_json:
         output.emit(restore.as_data(found))

@@ -36,6 +36,8 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
     task = desk.store.task(tenant, x.task)
     stopped = any(s.unfenced and not s.quiet for s in x.open)
     blocked = task is not None and task.delivery == Delivery.BLOCKED
+    if (isinstance(move, r.Person) or blocked) and not x.conflict and any(s.assumed for s in x.open):
+        return Need("person", "a person's verdict: did it happen before the store went back?", stopped)
     if isinstance(move, r.Person) or blocked:
         why = move.why if isinstance(move, r.Person) and (x.conflict or not blocked) else task.why if task is not None else ""
         return Need("person", _asks(why), stopped)

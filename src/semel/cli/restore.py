@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from semel.app import App
@@ -48,7 +50,7 @@ def look(app: App) -> Standing:
     store, witness = runtime.desk.store, runtime.witness
     kept = witness.load()
     info = store.reread()
-    _, missing = arrival.asked(witness, runtime.desk, kept, info)
+    missing = arrival.asked(witness, runtime.desk, kept, info).missing
     rows = tuple(store.rows(epochs.TENANT, epochs.STREAM))
     return Standing(info.epoch, epochs.fold(rows), rows, missing, str(witness.path or ""), kept is not None)
 
@@ -62,10 +64,27 @@ def began_by_hand(app: App, by: str | None, reason: str, above: int | None) -> N
     if above is not None and not 0 <= above < epochs.HIGHEST:
         raise Misuse(f"--above {above} is no epoch; write the highest that was ever granted, at most {epochs.HIGHEST - 1}")
     witnessed = max(info.epoch, witness.seen.epoch, kept.seen.epoch if kept else 0)
-    _landed(arrival.begin(desk, info, witnessed, reason, name, above or 0))
+    found = arrival.asked(witness, desk, kept, info)
+    _landed(arrival.begin(desk, info, witnessed, found.until if found.missing else None, reason, name, above or 0))
     witness.begin(desk.store.reread())
     witness.trusted = True  # by a person's word
     witness.save()
+
+
+def watched(app: App, said: Callable[[str], None]) -> None:
+    """Watch here until claims may be given, which else a worker does. said: told what is being waited for, at each change."""
+    runtime = app.runtime
+    ttl = runtime.desk.store.info.largest_ttl_ms / 1000
+    arriving, told = arrival.Arrival(runtime.desk, runtime.witness, ttl=ttl), ""
+    while True:
+        try:
+            return arriving.look()
+        except arrival.NotYet as why:
+            words = str(why).partition(" for ")[0]
+            if words != told:
+                said(str(why))
+            told = words
+        time.sleep(min(1.0, ttl / 8))
 
 
 def decided(app: App, command: epochs.Command, by: str | None, reason: str) -> None:
@@ -123,7 +142,7 @@ def show(found: Standing) -> None:
     out.indented(event.why, 12, first="  why")
     out.indented(f"to {out.moment(event.since, 0)}; what was done later it may have forgotten", 12, first="  went back")
     if not found.state.watched:
-        out.indented("none yet: the largest lease is being watched", 12, first="  claims")
+        out.indented(f"none yet: a worker, or {STATE} --watch, watches the largest lease first", 12, first="  claims")
     _doubt(found)
 
 

@@ -205,7 +205,9 @@ def effect(x: e.Effect, past: Past, need: Need | None, now: int, home: str) -> N
     console.print(Text.assemble("  ", (x.name + occurrence, "bold"), "  ", out.state(x.state)))
     sent = out.count(len(x.sent), "submission")
     whose = {sub.task: "" if sub.task == home else f" of task [{out.short(sub.task)}]" for sub in x.sent}
-    tries = ", ".join(f"#{sub.n} by attempt {sub.attempt}{whose[sub.task]}" for sub in x.sent[-4:])
+    tries = ", ".join(
+        f"#{sub.n} {'assumed in' if sub.assumed else 'by'} attempt {sub.attempt}{whose[sub.task]}" for sub in x.sent[-4:]
+    )
     rows = [("key", x.key), ("sent" if x.sent else "to send", out.one_line(x.args, out.room(INDENT + 2)))]
     if x.asked is not None and x.asked.digest != x.digest:
         rows.append(("asked", f"{out.one_line(x.asked.args, out.room(INDENT + 2))}"))

@@ -239,6 +239,20 @@ def _void(t: Teller, row: Row, x: j.Void) -> tuple[str, tuple[Detail, ...]]:
     return "A change whose reply was lost is ruled out for good.", ()
 
 
+def _waits(t: Teller, row: Row, x: j.Waits) -> tuple[str, tuple[Detail, ...]]:
+    until = f" until {moment(x.until, row.at)}" if x.until else ""
+    what = f"waits for {x.event}{until or ', without end'}" if x.event else f"sleeps{until}"
+    return f"{t.tried(row.stream)} {what}; no worker is held meanwhile.", ()
+
+
+def _gave_up(t: Teller, row: Row, x: j.GaveUp) -> tuple[str, tuple[Detail, ...]]:
+    return f"{t.tried(row.stream)} gives up its wait: its time is over.", ()
+
+
+def _signalled(t: Teller, row: Row, x: j.Signalled) -> tuple[str, tuple[Detail, ...]]:
+    return f"{person_of(row.actor)} signals {x.event} to {t.work(row.stream).lower()}.", (("payload", x.payload),)
+
+
 def _epoch_began(t: Teller, row: Row, x: j.EpochBegan) -> tuple[str, tuple[Detail, ...]]:
     return _ended(
         f"The store went back to {moment(x.since, row.at)}, and epoch {x.epoch} begins (before: {x.before}): {x.why}"
@@ -263,6 +277,7 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
+    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Void: _void,
 }  # fmt: skip

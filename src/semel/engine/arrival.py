@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import uuid_utils
 
@@ -63,27 +64,43 @@ def land(desk: Desk, command: epochs.Command, actor: str) -> epochs.Epoch | Refu
     raise StoreUnavailable("the store's epoch is written by others without end")
 
 
-def begin(desk: Desk, info: StoreInfo, witnessed: int, why: str, actor: str, above: int = 0) -> epochs.Epoch | Refusal:
-    """Begin a new epoch of a store that went back."""
-    since = desk.store.highest_at()
+def begin(
+    desk: Desk, info: StoreInfo, witnessed: int, until: int | None, why: str, actor: str, above: int = 0
+) -> epochs.Epoch | Refusal:
+    """Begin a new epoch of a store that went back.
+
+    until: when the last that was witnessed was acknowledged. What is dated later was written after the store went back, and
+    says nothing of when it went back to. None: nobody knows; then only what sessions wrote counts, since they arrive first.
+    """
+    rows = desk.store.rows(epochs.TENANT, epochs.STREAM)
+    first = next((event.before for row in rows if isinstance(event := j.event_of(row.kind, row.body), j.EpochBegan)), info.epoch)
+    since = max(desk.store.highest_at(until), first * 1000)  # nothing was sent before the store was made
     command = epochs.Begin(
         info.epoch, witnessed, desk.clock.raw_ms() // 1000, str(uuid_utils.uuid4()), since, why, above
     )  # fmt: skip
     return land(desk, command, actor)
 
 
-def asked(witness: Witness, desk: Desk, kept: Kept | None, info: StoreInfo) -> tuple[bool, str]:
-    """Whether something that was witnessed in this epoch is held, and what is not."""
+class Asked(NamedTuple):
+    """Whether something that was witnessed in this epoch is held; what is not, and when the witness last saw something."""
+
+    held: bool
+    missing: str
+    until: int = 0
+
+
+def asked(witness: Witness, desk: Desk, kept: Kept | None, info: StoreInfo) -> Asked:
+    """Ask the store whether it holds what this process saw, and what the file says."""
     held = False
     for seen in (witness.seen, kept.seen if kept else None):
         if seen is None or seen.epoch < info.epoch:
             continue  # of before this epoch: somebody has noticed already
         if seen.epoch > info.epoch:
-            return False, f"epoch {seen.epoch}"
+            return Asked(False, f"epoch {seen.epoch}", seen.at)
         if missing := desk.store.missing(seen):
-            return False, missing
+            return Asked(False, missing, seen.at)
         held = held or seen is not witness.seen or witness.trusted
-    return held, ""
+    return Asked(held, "")
 
 
 class Arrival:
@@ -118,22 +135,21 @@ class Arrival:
 
     def _trust(self, info: StoreInfo, now: float) -> None:
         kept = self._witness.load()
-        held, missing = asked(self._witness, self._desk, kept, info)
+        held, missing, until = asked(self._witness, self._desk, kept, info)
         if missing:
-            self._went_back(info, kept, missing)
+            self._went_back(info, kept, missing, until)
             raise NotYet(f"the store went back (it does not hold {missing}): a new epoch begins")
         if not (held or self._desk.store.created or self._witness.trusted):
             self._watch(info, now)
         self._witness.trusted = True
 
-    def _went_back(self, info: StoreInfo, kept: Kept | None, missing: str) -> None:
+    def _went_back(self, info: StoreInfo, kept: Kept | None, missing: str, until: int) -> None:
         """R20: begin a new epoch by ourselves, or leave it to a person who can see more."""
         place = kept.place if kept else info.place
-        durability = kept.durability if kept else info.durability
         doubt = ""
         if place != info.place:
             doubt = f"it was last seen at {place}, and that one may still be at work"
-        elif durability == "asynchronous":
+        elif "asynchronous" in (info.durability, kept.durability if kept else ""):
             doubt = "it has, or had, an asynchronous standby: the old primary may still be at work"
         elif info.tenant is not None:
             doubt = "and the role of one tenant cannot begin a new epoch for all"
@@ -143,7 +159,7 @@ class Arrival:
                 f"over without it; {doubt}. When it is down for good, say so: semel restore --old-is-down --by YOU --reason WHY"
             )
         witnessed = max(self._witness.seen.epoch, kept.seen.epoch if kept else 0)
-        begun = begin(self._desk, info, witnessed, f"the store does not hold {missing}", "arrival")
+        begun = begin(self._desk, info, witnessed, until, f"the store does not hold {missing}", "arrival")
         if not isinstance(begun, Refusal):
             self._witness.trusted = True  # it was we who knew
             log.error("semel: the store went back: it does not hold %s; epoch %d begins", missing, begun.epoch)

@@ -31,12 +31,17 @@ RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the attempt must end, decided while its code still runs. how: park, block, approval, fail, gone."""
+    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, fail, gone.
+
+    wait_ms: of a park. event, until: of a wait.
+    """
 
     how: str
     why: str
     key: str = ""
     wait_ms: int = 0
+    event: str = ""
+    until: int = 0
 
 
 class Attempt:
@@ -194,6 +199,12 @@ class Attempt:
                 self.exit = exit
         return Suspended(exit.why)
 
+    def wait(self, key: str, event: str, until: int) -> Suspended:
+        """It goes on when its time has come, or `event` is signalled; until then it holds no worker. For a handler to raise."""
+        why = f"waits for {event}" if event else "sleeps"
+        self.ledger.post(tasks.Suspend(self.token, why, key))
+        return self._left(Exit("wait", why, key, event=event, until=until))
+
     def may_hold(self, seconds: float) -> bool:
         """Whether it may wait in place: a short while, or as long as its caller said that it would wait."""
         if self.stopping or self.exit is not None or not self.session.alive():
@@ -277,6 +288,8 @@ class Attempt:
     def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:
         if exit.how == "park":
             yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms))
+        elif exit.how == "wait":
+            yield from self.ledger.commit(tasks.Wait(self.token, exit.key, exit.event, exit.until, now))
         elif exit.how == "block":
             decided = yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key))
             yield from self.look_again()  # the answer may have come while the handler still ran, before there was a block

@@ -7,8 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from semel.engine import declare
-from semel.engine.data import NotRecordable
+from semel.engine.data import NotRecordable, Value, check_size
 from semel.engine.ledger import Desk, Ledger
+from semel.engine.queue import check_name
 from semel.engine.requests import Request
 from semel.engine.runtime import current, inside
 from semel.errors import Misuse, Refused
@@ -16,6 +17,8 @@ from semel.machine import effects as e
 from semel.machine import keys, tasks
 from semel.machine.projection import EffectRow
 from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
+
+PAYLOAD = Value(Any, "a signal's payload")
 
 
 def person(by: str) -> str:
@@ -120,6 +123,18 @@ def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) 
 def scope_of(row: EffectRow) -> str:
     """Whether an effect is one task's, or the tenant's."""
     return "task" if row.stream == row.task else "tenant"
+
+
+def signal(desk: Desk, tenant: str, task: str, event: str, payload: Any) -> Generator[Request, Any, None]:
+    """Something outside has happened that a task waits for, or will wait for."""
+    check_name(event, "event")
+    try:
+        data = PAYLOAD.encode(payload)
+        check_size(data, "the payload")
+    except NotRecordable as error:
+        raise Misuse(f"the payload of {event!r} cannot be recorded: {error}; pass plain data") from None
+    ledger = yield from desk.off_loop(lambda: open_ledger(desk, tenant, task, "caller"))
+    unwrap((yield from ledger.commit(tasks.Signal(event, data, desk.clock.wall_ms()))))
 
 
 def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Generator[Request, Any, None]:

@@ -108,7 +108,7 @@ class Runtime:
         store = self.desk.store
         if not store.created:
             kept = self.witness.load()
-            self.witness.trusted, missing = asked(self.witness, self.desk, kept, store.info)
+            self.witness.trusted, missing, _ = asked(self.witness, self.desk, kept, store.info)
             if missing:
                 log.error("semel: the store %s went back: it does not hold %s", store.info.place, missing)
             elif kept is not None:
@@ -116,7 +116,7 @@ class Runtime:
         else:
             self.witness.trusted = True
             self.witness.save()
-        store.attach(lambda: self.witness.seen)
+        store.attach(self.witness.evidence)
 
     def session(self) -> Session:
         """This process's session; a new one if the old one was fenced and none of its code still runs.

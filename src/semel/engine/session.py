@@ -109,7 +109,7 @@ class Session:
         ))  # fmt: skip
         self._acknowledged(sent)
         if self.witness is not None:
-            self.witness.beaten(self.id, 0, self.epoch)
+            self.witness.beaten(self.id, 0, self.desk.store.info, self.epoch, self.desk.clock.wall_ms())
         self._thread = threading.Thread(target=self._run, name="semel-beat", daemon=True)
         self._thread.start()
         threading.Thread(target=self._tend_on, name="semel-tend", daemon=True).start()
@@ -180,14 +180,15 @@ class Session:
         known = list(self._nonces)
         self._nonces.append(nonce)
         sent = self.desk.clock.boot()
+        why = "its beat was refused: another took over, or this is another store now"
         try:
             still_ours = self.desk.store.beat(self.id, known, nonce, self.number + 1)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             if self.desk.store.still_here():
                 return False
-            still_ours = False  # R15: the file has gone from its place, and no answer will ever come
+            still_ours, why = False, str(error)  # R15: the store has gone from its place, or went back: no answer will ever come
         if not still_ours:
-            self.fence_self("its beat was refused: another took over, or this is another store now")
+            self.fence_self(why)
             return True
         self.number += 1
         self._nonces = [nonce]
@@ -207,7 +208,8 @@ class Session:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
             if self.witness is not None and self.number:
-                self.witness.beaten(self.id, self.number, self.epoch)
+                number, at = self.number, self.desk.clock.wall_ms()
+                self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
             self.desk.standing.read()
             self.watch()
             self.sweep()

@@ -84,6 +84,7 @@ class Parked(Happened):
     kind: ClassVar[str] = "parked"
     why: str
     due: int = 0
+    key: str = ""  # of the wait for which it was
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,33 @@ class Replayed(Happened):
     why: str = ""
     from_step: str = ""
     due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits(Happened):
+    """A wait begins, for `event` ("": only for time to pass). until: milliseconds since the Unix epoch; 0: without end."""
+
+    kind: ClassVar[str] = "waits"
+    key: str
+    event: str = ""
+    until: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp(Happened):
+    """What a wait was for did not come in time."""
+
+    kind: ClassVar[str] = "gave_up"
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled(Happened):
+    """Somebody outside says that `event` has happened. The first of a name counts; there is no second."""
+
+    kind: ClassVar[str] = "signalled"
+    event: str
+    payload: Json = None
 
 
 # --- of effects -----------------------------------------------------------------------------------------------------
@@ -405,8 +433,9 @@ KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
-        Cancelled, DeadLettered, Replayed, Intended, Confirmed, Disproved, Lost, Late, Unfenced, SenderGone, Found,
-        Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Void,
+        Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
+        SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
+        WindowClosed, DoubtLifted, Void,
     )
 }  # fmt: skip
 

@@ -9,6 +9,8 @@
 | block      | leased                   | blocked: waits for a person; queued, if what it would wait for is decided        |
 | lose lease | leased                   | queued (crashes + 1), or dead_lettered; what was submitted is ambiguous          |
 | cancel     | any but the ended        | acknowledged / cancelled; with an unknown: a reconcile-only attempt first        |
+| wait       | leased                   | queued until then, or blocked until a signal; at once if it has come already      |
+| signal     | any but the ended        | on record, once for each name; queued if that is what it waits for                |
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
@@ -25,10 +27,43 @@ from immutables import Map
 from semel.machine import approvals
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine.task_commands import (
+    Block,
+    Cancel,
+    Claim,
+    Conclude,
+    Decline,
+    Fail,
+    Finish,
+    GiveUp,
+    Join,
+    LoseLease,
+    Park,
+    Replay,
+    Signal,
+    Step,
+    Suspend,
+    Unblock,
+    Wait,
+)
 from semel.model import Code, Delivery, Execution, Json, Refusal
 
+__all__ = [
+    "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
+    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal",
+]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One wait on record. seq: where it began. event "": a sleep. until: milliseconds; 0: without end. over: given up."""
+
+    seq: int
+    event: str
+    until: int
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +96,9 @@ class Task:
     effects: Map[str, e.Effect] = field(default_factory=Map)
     names: Map[str, int] = field(default_factory=Map)
     steps: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by step key: the seq and the result
+    waits: Map[str, Waiting] = field(default_factory=Map)
+    signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
+    waiting: str = ""  # the key of the wait for which it has no owner now
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
     joined: frozenset[str] = frozenset()
@@ -97,128 +135,13 @@ class Key:
         return bool(self.effect and self.effect.open)
 
 
-# --- commands -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """direct: by its id, in the caller's own process, which may enter a task again that ended cleanly. epoch: the store's."""
-
-    session: str
-    epoch: int
-    at: int
-    max_attempts: int = 5
-    max_crashes: int = 5
-    backoff_ms: int = 2000
-    direct: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    token: int
-    result: Json = None
-
-
-@dataclass(frozen=True, slots=True)
-class Fail:
-    """jitter: 0 to 1, from the caller, since the machine knows no chance. fatal: no further attempt can do better."""
-
-    token: int
-    error: str
-    at: int
-    jitter: float = 0.0
-    fatal: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Park:
-    token: int
-    why: str
-    due: int
-
-
-@dataclass(frozen=True, slots=True)
-class Suspend:
-    token: int
-    why: str
-    key: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    token: int
-    why: str
-    key: str = ""
-    approval: bool = False  # it waits for people to approve `key`
-
-
-@dataclass(frozen=True, slots=True)
-class Unblock:
-    why: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Conclude:
-    """The end that was put off until nothing is unknown."""
-
-    token: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoseLease:
-    """proof: "watched" (its beat stood still for a TTL), "dead" (its process is gone), "left" (it said so itself)."""
-
-    session: str
-    proof: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    token: int
-    key: str
-    name: str
-    result: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """The task depends on a tenant-scoped key that another task has in hand."""
-
-    token: int
-    key: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Decline:
-    token: int
-    key: str
-    name: str
-    code: str
-    args: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Cancel:
-    why: str
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    why: str
-    at: int
-    from_step: str = ""
-
-
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-)
+    | Wait | GiveUp | Signal
+)  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
-_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline)
+_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp)
 
 
 def _no(code: Code, message: str) -> Refusal:
@@ -257,7 +180,9 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
         why = "approved" if isinstance(command, e.Approve) else "denied"
     else:
         return ()
-    return (j.Unblocked(f"{why} by {command.by}", task.due),) if task.delivery is Delivery.BLOCKED else ()
+    if task.delivery is not Delivery.BLOCKED or task.waiting:  # it waits for no person
+        return ()
+    return (j.Unblocked(f"{why} by {command.by}", task.due),)
 
 
 def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
@@ -356,6 +281,8 @@ def _block(task: Task, c: Block, shared: Mapping[str, Key]) -> e.Decision | Refu
 def _unblock(task: Task, c: Unblock, _: Mapping[str, Key]) -> e.Decision | Refusal:
     if task.delivery is not Delivery.BLOCKED:
         return _no(Code.STALE_VIEW, f"the task is {task.delivery}, not blocked")
+    if task.waiting:
+        return _no(Code.STALE_VIEW, f"the task waits for {task.waits[task.waiting].event}, and not for a person")
     return e.Decision((j.Unblocked(c.why, c.at),))
 
 
@@ -420,9 +347,40 @@ def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal
     return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
 
 
+def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    known = task.waits.get(c.key)
+    until = known.until if known else c.until
+    begins = () if known else (j.Waits(c.key, c.event, until),)
+    why = f"waits for {c.event}" if c.event else "sleeps"
+    before = (*_lose_submitted(task, why), *begins)
+    come = c.event in task.signals or bool(known and known.over) or 0 < until <= c.at
+    unknown = task.submitted or _unknown(task, shared)  # it is looked into at once, and not after the wait
+    if come or task.ending or unknown:
+        return e.Decision((*before, j.Parked(why, c.at)))
+    return e.Decision((*before, j.Parked(why, until, c.key) if until else j.Blocked(why, c.key)))
+
+
+def _give_up(task: Task, c: GiveUp, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    known = task.waits.get(c.key)
+    if known and known.over:
+        return e.Decision()
+    return e.Decision((*(() if known else (j.Waits(c.key, c.event, c.until),)), j.GaveUp(c.key)))
+
+
+def _signal(task: Task, c: Signal, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    if c.event in task.signals:
+        return e.Decision()
+    if task.ended:
+        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: it waits for nothing any more")
+    wanted = task.waiting and task.waits[task.waiting].event == c.event
+    wakes = (j.Unblocked(f"{c.event} was signalled", c.at),) if wanted else ()
+    return e.Decision((j.Signalled(c.event, c.payload), *wakes))
+
+
 _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
+    Wait: _wait, GiveUp: _give_up, Signal: _signal,
 }  # fmt: skip
 
 
@@ -509,11 +467,13 @@ def _apply_claimed(t: Task, c: j.Claimed) -> Task:
         max_crashes=c.max_crashes,
         backoff_ms=c.backoff_ms,
         suspended="",
+        waiting="",
     )
 
 
 def _left(t: Task, delivery: Delivery, execution: Execution, **more: object) -> Task:
     """The task after its attempt ended."""
+    more = {"waiting": "", **more}
     return replace(t, delivery=delivery, execution=execution, session="", suspended="", **more)  # type: ignore[arg-type]
 
 
@@ -540,6 +500,7 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
     named = [seq for key, (seq, _) in t.steps.items() if key.rsplit(":", 2)[0] == c.from_step]
     first = min(named, default=0)
     steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
+    waits = Map({key: wait for key, wait in t.waits.items() if wait.seq < first})
     return _left(
         t,
         Delivery.QUEUED,
@@ -552,6 +513,7 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
         due=c.due,
         why=f"replayed: {c.why}",
         steps=steps,
+        waits=waits,
     )
 
 
@@ -572,7 +534,10 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
     j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
-    j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why),
+    j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why, waiting=c.key),
+    j.Waits: lambda t, c: replace(t, waits=t.waits.set(c.key, Waiting(t.version + 1, c.event, c.until))),
+    j.GaveUp: lambda t, c: replace(t, waits=t.waits.set(c.key, replace(t.waits[c.key], over=True))),
+    j.Signalled: lambda t, c: replace(t, signals=t.signals.set(c.event, (t.version + 1, c.payload))),
     j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending=""),
     j.Failed: lambda t, c: _left(
         t,
@@ -584,8 +549,10 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
         why=c.error,
     ),
     j.LeaseLost: _apply_lease_lost,
-    j.Blocked: lambda t, c: _left(t, Delivery.BLOCKED, _rest(t), clean=False, why=c.why),
-    j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why),
+    j.Blocked: lambda t, c: _left(
+        t, Delivery.BLOCKED, _rest(t), clean=False, why=c.why, waiting=c.key if c.key in t.waits else ""
+    ),
+    j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why, waiting=""),
     j.Ending: lambda t, c: replace(
         t, ending=c.how, why=c.why, due=c.due, delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED
     ),

@@ -134,9 +134,10 @@ class ClaimedTask:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The answer to a ClaimUnit."""
+    """The answer to a ClaimUnit. more: there were so many that cannot be claimed that it did not look at all; ask again."""
 
     tasks: tuple[ClaimedTask, ...]
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,11 +195,15 @@ class StoreInfo(NamedTuple):
 
 
 class Witnessed(NamedTuple):
-    """What a process saw acknowledged (R19). row: tenant, stream, seq, hash. beat: a session's id and its number."""
+    """What a process saw acknowledged (R19). row: tenant, stream, seq, hash. beat: a session's id and its number.
+
+    at: when the last of it was (milliseconds since the Unix epoch; 0: nothing was). The store went back later, if it did.
+    """
 
     epoch: int
     row: tuple[str, str, int, bytes] | None
     beat: tuple[str, int] | None
+    at: int = 0
 
 
 def what_is_missing(seen: Witnessed, hash_there: bytes | None, beat_there: int | None) -> str:
@@ -235,8 +240,8 @@ class Store(Protocol):
         """Whether this is still the store that was opened (R15), and has not gone back since."""
         ...
 
-    def attach(self, witness: Callable[[], Witnessed]) -> None:
-        """Ask on every further connect whether the store still holds what `witness()` saw (R19); else it is not `still_here`."""
+    def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
+        """Ask on every further connect whether the store holds what `witness()` tells (R19); else it is not `still_here`."""
         ...
 
     def reread(self) -> StoreInfo:
@@ -251,8 +256,11 @@ class Store(Protocol):
         """What of this the store does not hold, as a person would say it; "" if it holds all (R19)."""
         ...
 
-    def highest_at(self) -> int:
-        """The highest time in the journal, milliseconds since the Unix epoch; 0: there is none. Walks it: for a restore."""
+    def highest_at(self, until: int | None) -> int:
+        """The highest time in the journal that is not above `until`, milliseconds since the Unix epoch; 0: there is none.
+
+        None: the highest that a session has written. Walks the journal: for a restore.
+        """
         ...
 
     # sessions, on a connection of their own

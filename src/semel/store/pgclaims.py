@@ -1,7 +1,7 @@
 """Where to look for what is due. Dead index entries, which a held snapshot keeps in place, are not walked again and again.
 
 A full look asks the index for the ranks of each (queue, kind) and the least due of each: its floor. It costs as much as
-there are dead entries before the first living one. While that is little, every look is a full one; when it has grown, full
+there are ranks, and dead entries before the first living one. While that is little, every look is a full one; else full
 looks take a tenth of the time, and in between one starts at the floors. What others put below a floor waits for the next.
 """
 
@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from semel.machine.projection import ReadyRow
+from semel.store.passed import Passed
 
-CHEAP_SECONDS = 0.02
+CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64
 SHARE = 10  # a full look of one second is followed by so many seconds without
 COMMIT_SECONDS = 2.0  # what was put in so long ago has been committed, or never will be
 LONGEST_SECONDS = 5.0  # without a full look
@@ -42,6 +43,7 @@ class Floors:
         self._full_after: dict[Pair, float] = {}
         self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
         self.full_looks = 0
+        self.passed = Passed()
 
     def groups(self, pairs: Sequence[Pair], look: Callable[[Sequence[Pair]], Iterable[Group]]) -> list[Group]:
         """Where to look for these; `look` asks the index, and is used for those whose full look is due."""
@@ -61,7 +63,8 @@ class Floors:
 
     def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
         seconds = self._clock() - began
-        pause = 0.0 if seconds < CHEAP_SECONDS else min(LONGEST_SECONDS, seconds * SHARE)
+        cheap = seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
+        pause = 0.0 if cheap else min(LONGEST_SECONDS, seconds * SHARE)
         with self._lock:
             self.full_looks += 1
             for pair in pairs:

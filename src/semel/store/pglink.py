@@ -43,12 +43,8 @@ SETTINGS = {
     "jit": "off",
     "bytea_output": "hex",
 }
-PLAIN_PLANS = {
-    "plan_cache_mode": "force_generic_plan",
-    "enable_hashjoin": "off",
-    "enable_mergejoin": "off",
-    "enable_seqscan": "off",
-}
+BY_INDEX = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}
+PLAIN_PLANS = {**BY_INDEX, "plan_cache_mode": "force_generic_plan", "enable_seqscan": "off"}
 
 
 @dataclass(frozen=True, slots=True)

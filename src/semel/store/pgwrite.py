@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,11 +13,10 @@ from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Head, Landed, Outcome, Unit
+from semel.store.passed import BEFORE_ALL, Asked, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
 
-OLDEST_OF = 8  # one claim in so many takes what has waited longest, whatever its priority
-MOST_PASSED_OVER = 256  # tasks that one claim looks at in vain before it gives up
 log = logging.getLogger("semel")
 
 _JOURNAL = ("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
@@ -38,6 +36,9 @@ class Transaction:
         self._doubt, self._wait_ms = doubt, wait_ms
         self._facts = Facts()
         self._raced = False  # a rival was faster, or still is at it, where a claim was written
+        self._asked: set[Stream] = set()  # tasks that a claim has asked for
+        self._refused: set[Stream] = set()  # those of them that cannot be claimed
+        self._walks: list[Walk] = []
         self.wrote = False
 
     def run(self, units: Sequence[Unit]) -> list[Outcome]:
@@ -62,6 +63,8 @@ class Transaction:
             self.wrote = True
         answer = self._link.pipe(*calls, ("commit", None))[-1]
         self._link.must_be_committed(answer)
+        for walk in self._walks:
+            self._floors.passed.learn(walk)
         return [outcomes[at] for at in range(len(units))]
 
     def within(self, change: Change) -> Outcome:
@@ -130,40 +133,41 @@ class Transaction:
         if why := unguarded(unit.guard, self._facts):
             return Fenced(why)
         if unit.task:
-            taken = self._take(unit, [unit.task])
+            taken = self._take(unit, [unit.task], 1)
             if not taken and self._raced:  # a rival was in between: decide on what is there now
-                taken = self._take(unit, [unit.task])
+                taken = self._take(unit, [unit.task], 1)
             return Claims(tuple(taken))
         return self._claim_due(unit)
 
     def _claim_due(self, unit: ClaimUnit) -> Claims:
-        taken: list[ClaimedTask] = []
-        looked: set[Stream] = set()
-        passed = -1
-        while passed < len(looked) - len(taken) <= MOST_PASSED_OVER and len(taken) < unit.limit:
-            passed = len(looked) - len(taken)  # in whose place as many others are looked at
-            found = [(row.tenant, row.task) for row in self._candidates(unit, unit.limit + passed)]
-            fresh = [key for key in found if key not in looked][: unit.limit - len(taken)]
-            looked.update(fresh)
-            taken.extend(self._take(unit, fresh))
-        return Claims(tuple(taken))
+        def take(rows: Sequence[ReadyRow], most: int) -> list[Asked]:
+            keys = [(row.tenant, row.task) for row in rows]
+            taken = {(one.tenant, one.task.id): one for one in self._take(unit, keys, most)}
+            return [
+                Asked(row, taken.get(key), key in self._refused)
+                for row, key in zip(rows, keys, strict=True)
+                if key in self._asked
+            ]
 
-    def _candidates(self, unit: ClaimUnit, limit: int) -> list[ReadyRow]:
+        walk = self._floors.passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        self._walks.append(walk)
+        return walk.claims
+
+    def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
         groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
-        if not groups or limit < 1:
+        places = [(g, max(Place(g.floor), starts.get(g[:3], BEFORE_ALL))) for g in groups if g.floor <= unit.at]
+        count = share_of_oldest(limit)
+        if not places:
             return []
-        queues, kinds, ranks, floors = zip(*groups, strict=True)
-        params = {
-            "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "floors": int_array(floors),
-            "at": unit.at, "limit": limit, "tenant": unit.tenant,
-        }  # fmt: skip
-        found = [ReadyRow(*row) for row in self._link.pipe(("candidates", params))[0].rows]
+        calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
+        if count and len(places) > 1:  # in a group alone they are the first anyhow
+            calls.append(("longest_waiting", _places(unit, places, count)))
+        found, *more = [[ReadyRow(*row) for row in answer.rows] for answer in self._link.pipe(*calls)]
         found.sort(key=by_rank)
         if len(found) <= limit:
             return found
-        share, rest = divmod(limit, OLDEST_OF)
-        oldest = sorted(found, key=by_age)[: share + (random.random() * OLDEST_OF < rest)]
+        oldest = sorted({*found, *(row for rows in more for row in rows)}, key=by_age)[:count]
         first = set(oldest)
         return [*oldest, *(r for r in found if r not in first)][:limit]
 
@@ -171,14 +175,23 @@ class Transaction:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
         return [Group(*row) for row in self._link.pipe(("look", wanted))[0].rows]
 
-    def _take(self, unit: ClaimUnit, keys: Sequence[Stream]) -> list[ClaimedTask]:
-        """Claim these, or pass them over: a task that cannot be claimed must not keep those behind it from their turn."""
+    def _take(self, unit: ClaimUnit, keys: Sequence[Stream], most: int) -> list[ClaimedTask]:
+        """Claim up to `most` of these, or pass them over: what cannot be claimed must keep nobody behind it from its turn."""
+        self._asked, self._refused = set(), set()
         if not keys:
             return []
         histories: dict[Stream, list[Row]] = {key: [] for key in keys}
         for row in self._link.pipe(("rows_of", _streams(keys)))[0].rows:
             histories[row[0], row[1]].append(Row(*row))
-        decided = [(key, one) for key in keys if (one := self._decide(unit, key, histories[key]))]
+        decided: list[tuple[Stream, tuple[Change, Any]]] = []
+        for key in keys:
+            if len(decided) == most:
+                break
+            self._asked.add(key)
+            if one := self._decide(unit, key, histories[key]):
+                decided.append((key, one))
+            else:
+                self._refused.add(key)
         for key, rows in histories.items():
             if rows:
                 self._facts.heads[key] = Head(rows[-1].seq, rows[-1].hash)
@@ -213,6 +226,7 @@ class Transaction:
             if isinstance(error, (*LOCKED, errors.UniqueViolation)):
                 self._raced = True
             elif len(decided) == 1:
+                self._refused.add(decided[0][0])
                 log.exception("semel: task %s cannot be claimed, and is passed over", decided[0][0][1])
             self._link.pipe(("rollback_to", None))
             self.wrote = wrote
@@ -257,6 +271,16 @@ def _locking(changes: Sequence[Change]) -> list[Call]:
             if streams:
                 calls.append((f"lock_{table}{suffix}", _streams(sorted(streams))))
     return calls
+
+
+def _places(unit: ClaimUnit, places: Sequence[tuple[Group, Place]], limit: int) -> dict[str, Any]:
+    """What `candidates` is asked: behind which place in each group."""
+    queues, kinds, ranks, _ = zip(*(group for group, _ in places), strict=True)
+    dues, tenants, tasks = zip(*(place for _, place in places), strict=True)
+    return {
+        "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "dues": int_array(dues),
+        "tenants": text_array(tenants), "tasks": text_array(tasks), "at": unit.at, "limit": limit, "tenant": unit.tenant,
+    }  # fmt: skip
 
 
 def _streams(streams: Sequence[Stream]) -> dict[str, str]:

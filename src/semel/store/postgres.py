@@ -35,7 +35,7 @@ from semel.store.contract import (
 )
 from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
-from semel.store.pglink import LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
+from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
 from semel.store.pgwrite import Transaction
 
@@ -47,7 +47,7 @@ RACES = ("journal_pkey", "task_key_pkey")
 log = logging.getLogger("semel")
 
 WRITER = {**PLAIN_PLANS, "lock_timeout": f"{LOCK_MS}ms", "statement_timeout": "20s"}
-READER = {"lock_timeout": "500ms", "statement_timeout": "25s"}
+READER = {**BY_INDEX, "lock_timeout": "500ms", "statement_timeout": "25s"}
 BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
 
 
@@ -68,7 +68,7 @@ class Postgres:
         self._busy: set[str] = set()  # changes that wait for a lock, by id
         self._doubt = False  # a commit was not answered: the next must be waited for by itself (R7)
         self._floors = Floors()
-        self._witness: Callable[[], Witnessed] | None = None
+        self._witness: Callable[[], Sequence[Witnessed]] = tuple
         more = self._first_look()
         self._writer = Link(self._where, "writer", patience=25, settings={**WRITER, **more}, check=self._check)
         self._reader = Link(self._where, "reader", patience=30, settings={**READER, **more}, check=self._check)
@@ -104,13 +104,18 @@ class Postgres:
         server, meta = link.pipe(("server", None), ("meta", None))
         known = dict(meta.rows)
         if known.get("id") != self.info.id:
-            self._strange = f"{self._where.place} holds another store now; start this process again"
-            raise StoreUnavailable(self._strange)
+            other = StoreUnavailable(f"{self._where.place} holds another store now; start this process again")
+            self._strange = str(other)
+            raise other
         self._learn(known, pgschema.Server(*server.rows[0]), self.info.tenant)
-        seen = self._witness() if self._witness is not None else None
-        if seen is not None and self.info.epoch <= seen.epoch and (gone := self._missing(link, seen)):
-            self._strange = f"{self._where.place} went back: it does not hold {gone}, which it had acknowledged"
-            raise StoreUnavailable(self._strange)
+        for seen in self._witness():
+            if self.info.epoch <= seen.epoch and (gone := self._missing(link, seen)):
+                error = StoreUnavailable(
+                    f"{self._where.place} went back: it does not hold {gone}, which it had acknowledged; start this process "
+                    f"again, and see: semel restore"
+                )
+                self._strange = str(error)
+                raise error
         self._strange = ""
 
     def _missing(self, link: Link, seen: Witnessed) -> str:
@@ -124,8 +129,8 @@ class Postgres:
 
     @property
     def locks(self) -> list[Any]:
-        """What a fork must hold, so that no transaction is under way in it."""
-        return [link.lock for link in (self._writer, self._reader, self._beats)]
+        """Nothing that a fork must wait for: the child only lets go of the sockets, whatever its parent is doing on them."""
+        return []
 
     @property
     def file(self) -> tuple[int, int] | None:
@@ -152,7 +157,7 @@ class Postgres:
         """Whether the newest connection found the store that was opened (R15). The epoch is asked in each beat and guard."""
         return not self._strange
 
-    def attach(self, witness: Callable[[], Witnessed]) -> None:
+    def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """Ask on every further connect whether the database still holds what was witnessed (R19)."""
         self._witness = witness
 
@@ -172,9 +177,9 @@ class Postgres:
         with self._reader.answered():
             return self._missing(self._reader, seen)
 
-    def highest_at(self) -> int:
-        """The highest time in the journal."""
-        return int(self._one("highest_at")[0])
+    def highest_at(self, until: int | None) -> int:
+        """The highest time in the journal, up to then."""
+        return int(self._one("highest_at", {"until": until})[0])
 
     # --- writes ---
 

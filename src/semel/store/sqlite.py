@@ -39,12 +39,11 @@ from semel.store.contract import (
     Witnessed,
     what_is_missing,
 )
+from semel.store.passed import BEFORE_ALL, Asked, Group, Passed, Starts, Walk, share_of_oldest
 from semel.store.sqlfile import statements
 
 SQL = statements("sqlite.sql")
 BUSY_SECONDS = 30.0
-OLDEST_OF = 8  # one claim in so many takes what has waited longest, whatever its priority
-MOST_PASSED_OVER = 256  # tasks that one claim looks at in vain before it gives up
 log = logging.getLogger("semel")
 
 # What says nothing of the write that was under way: it may be given again.
@@ -113,6 +112,9 @@ class SQLite:
         self._path = None if self.memory else Path(place).absolute()  # a relative one would follow the process's folder
         self._connections: list[Connection] = []
         self._guarded: str | None = None
+        self._inode: tuple[int, int] | None = None
+        self._log: tuple[int, int] | None = None
+        self._passed = Passed()
         with forks.lock:
             if self._path:
                 sqlitefile.check_place(self._path)
@@ -135,6 +137,7 @@ class SQLite:
                 sqlitefile.pragmas(connection.raw)
         self._inode = sqlitefile.inode(self._path)
         self.reread()
+        self._log = self._log_now()
 
     def _connect(self) -> Connection:
         connection = Connection(str(self._path or self.place))
@@ -156,6 +159,9 @@ class SQLite:
         with forks.lock:
             for connection in reversed(self._connections):
                 with connection.lock:
+                    if not self.still_here():  # what is in our log must not be written into what is there now
+                        with contextlib.suppress(apsw.ConnectionClosedError):
+                            connection.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
                     connection.raw.close()
             forks.closed(self)
             guarded, self._guarded = self._guarded, None
@@ -163,10 +169,16 @@ class SQLite:
                 guardfile.release(guarded)
 
     def still_here(self) -> bool:
-        """Whether the path still names the file that is open (R15): a restored copy put in its place is another store."""
-        return self._path is None or sqlitefile.inode(self._path) == self._inode
+        """Whether the path still names the file that is open (R15), and its log: a restored copy in its place is another store.
 
-    def attach(self, witness: Callable[[], Witnessed]) -> None:
+        What is copied *into* the open file takes its log away, or nothing that we write into that would be found again.
+        """
+        return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)
+
+    def _log_now(self) -> tuple[int, int] | None:
+        return None if self._path is None else sqlitefile.inode(Path(f"{self._path}-wal"))
+
+    def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
 
     def reread(self) -> StoreInfo:
@@ -189,9 +201,9 @@ class SQLite:
         beaten = self._reader.one("beat_of", beat[:1]) if beat else None
         return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
 
-    def highest_at(self) -> int:
-        """The highest time in the journal."""
-        return int(self._reader.one("highest_at")[0])
+    def highest_at(self, until: int | None) -> int:
+        """The highest time in the journal, up to then."""
+        return int(self._reader.one("highest_at", (until, until))[0])
 
     # --- writes ---
 
@@ -226,7 +238,7 @@ class SQLite:
             raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
         try:
-            transaction = _Transaction(raw)
+            transaction = _Transaction(raw, self._passed)
             outcomes: dict[int, Outcome] = {}
             for at, unit in enumerate(units):
                 if isinstance(unit, Change):
@@ -236,6 +248,8 @@ class SQLite:
                 if isinstance(unit, ClaimUnit):
                     outcomes[at] = transaction.claim(unit)
             raw.execute("COMMIT")
+            for walk in transaction.walks:
+                self._passed.learn(walk)
             return [outcomes[at] for at in range(len(units))]
         finally:
             if raw.in_transaction:
@@ -392,8 +406,9 @@ class _Asked(dict[Any, Any]):
 class _Transaction:
     """One write transaction: its changes are judged by `batch.Batch`, on what the tables hold, and written together."""
 
-    def __init__(self, raw: apsw.Connection) -> None:
-        self._raw = raw
+    def __init__(self, raw: apsw.Connection, passed: Passed) -> None:
+        self._raw, self._passed = raw, passed
+        self.walks: list[Walk] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -452,17 +467,18 @@ class _Transaction:
         if unit.task:
             one = self._take(unit, *unit.task)
             return Claims((one,) if one else ())
-        taken: list[ClaimedTask] = []
-        looked: set[tuple[str, str]] = set()
-        passed = -1
-        while passed < len(looked) - len(taken) <= MOST_PASSED_OVER and len(taken) < unit.limit:
-            passed = len(looked) - len(taken)  # in whose place as many others are looked at
-            found = [(row.tenant, row.task) for row in self._candidates(unit, unit.limit + passed)]
-            for tenant, task in [key for key in found if key not in looked][: unit.limit - len(taken)]:
-                looked.add((tenant, task))
-                one = self._take(unit, tenant, task)
-                taken.extend([one] if one else [])
-        return Claims(tuple(taken))
+
+        def take(rows: Sequence[ReadyRow], most: int) -> Iterator[Asked]:
+            for row in rows:
+                if most == 0:
+                    return
+                one = self._take(unit, row.tenant, row.task)
+                most -= one is not None
+                yield Asked(row, one, refused=one is None)
+
+        walk = self._passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        self.walks.append(walk)
+        return walk.claims
 
     def _take(self, unit: ClaimUnit, tenant: str, task: str) -> ClaimedTask | None:
         """Claim one, or pass it over: a task that cannot be claimed must not keep those behind it from their turn."""
@@ -490,35 +506,36 @@ class _Transaction:
         last = change.parts[0].rows[-1]
         return ClaimedTask(tenant, after, Head(last.seq, last.hash)) if landed else None
 
-    def _candidates(self, unit: ClaimUnit, limit: int) -> list[ReadyRow]:
+    def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
         """Up to `limit` that are due: by priority, then by due; and before them the share of those that have waited longest."""
         ranks = sorted(
-            (rank, first, queue, kind)
+            (rank, max(first, starts.get((queue, kind, rank), BEFORE_ALL).due), queue, kind)
             for queue in dict.fromkeys(unit.queues)
             for kind in dict.fromkeys(unit.kinds)
             for rank, first in self._all("ranks", (queue, kind, unit.tenant))
             if first <= unit.at
         )
+        count = share_of_oldest(limit)
         found: list[ReadyRow] = []
         more = False
         for rank, _, queue, kind in ranks:
             more = len(found) >= limit and found[-1].rank != rank
             if more:
                 break
-            found.extend(self._waiting(unit, queue, kind, rank, limit))
+            found.extend(self._waiting(unit, (queue, kind, rank), limit, starts))
         found.sort(key=by_rank)
         if not more and len(found) <= limit:
             return found
-        share, rest = divmod(limit, OLDEST_OF)
-        oldest = self._oldest(unit, ranks, share + (random.random() * OLDEST_OF < rest))
+        oldest = self._oldest(unit, ranks, count, starts)
         return [*oldest, *(r for r in found if r not in oldest)][:limit]
 
-    def _oldest(self, unit: ClaimUnit, ranks: list[tuple[int, int, str, str]], count: int) -> list[ReadyRow]:
+    def _oldest(self, unit: ClaimUnit, ranks: list[tuple[int, int, str, str]], count: int, starts: Starts) -> list[ReadyRow]:
         """They are among those ranks whose first are the oldest."""
         found: list[ReadyRow] = []
         for rank, _, queue, kind in sorted(ranks, key=lambda r: (r[1], r[0], *r[2:]))[:count]:
-            found.extend(self._waiting(unit, queue, kind, rank, count))
+            found.extend(self._waiting(unit, (queue, kind, rank), count, starts))
         return sorted(found, key=by_age)[:count]
 
-    def _waiting(self, unit: ClaimUnit, queue: str, kind: str, rank: int, limit: int) -> list[ReadyRow]:
-        return [ReadyRow(*row) for row in self._all("candidates", (queue, kind, rank, unit.at, limit, unit.tenant))]
+    def _waiting(self, unit: ClaimUnit, group: Group, limit: int, starts: Starts) -> list[ReadyRow]:
+        after = starts.get(group, BEFORE_ALL)
+        return [ReadyRow(*row) for row in self._all("candidates", (*group, unit.at, limit, unit.tenant, *after))]

@@ -54,6 +54,7 @@ class Witness:
     """One process's witness of one store."""
 
     def __init__(self, info: StoreInfo) -> None:
+        check_folder()
         self._info = info
         self.path = path_of(info)
         self._seen = Witnessed(info.epoch, None, None)
@@ -71,11 +72,20 @@ class Witness:
         """The last that this process saw acknowledged."""
         return self._seen
 
+    def evidence(self) -> tuple[Witnessed, ...]:
+        """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
+        self.save()  # whoever comes next must know it, even if this process goes
+        kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
+        return (self._seen, kept.seen) if kept is not None and kept.place == self._info.place else (self._seen,)
+
     def begin(self, info: StoreInfo) -> None:
-        """From here on the store is in this epoch; what was seen before is no measure of it any more."""
+        """From here on the store is in this epoch; what was seen before is no measure of it any more.
+
+        An epoch before the one that was seen is none that begins: the store went back.
+        """
         with self._lock:
             self._info = info
-            if self._seen.epoch != info.epoch:
+            if self._seen.epoch < info.epoch:
                 self._seen, self._new = Witnessed(info.epoch, None, None), True
 
     def adopt(self, seen: Witnessed) -> None:
@@ -90,17 +100,20 @@ class Witness:
             if isinstance(unit, Change) and unit.parts and isinstance(outcome, Landed) and unit.parts[-1].rows:
                 row = unit.parts[-1].rows[-1]
                 with self._lock:
-                    self._seen = self._seen._replace(row=(row.tenant, row.stream, row.seq, row.hash))
+                    self._seen = self._seen._replace(
+                        row=(row.tenant, row.stream, row.seq, row.hash), at=max(row.at, self._seen.at)
+                    )
                     self._new = True
                 break
         if not self._beating and time.monotonic() - self._saved_at >= SAVE_SECONDS:
             self.save()
 
-    def beaten(self, session: str, number: int, epoch: int) -> None:
-        """A beat was acknowledged."""
+    def beaten(self, session: str, number: int, info: StoreInfo, epoch: int, at: int) -> None:
+        """A beat was acknowledged, at this time (milliseconds), by a store that says this of itself now."""
         with self._lock:
             if self._seen.epoch == epoch:
-                self._seen, self._new = self._seen._replace(beat=(session, number)), True
+                self._info = info
+                self._seen, self._new = self._seen._replace(beat=(session, number), at=max(at, self._seen.at)), True
         self._beating = True
         self.save()
 
@@ -117,6 +130,7 @@ class Witness:
                 int(data["epoch"]),
                 (str(row[0]), str(row[1]), int(row[2]), bytes.fromhex(row[3])) if row else None,
                 (str(beat[0]), int(beat[1])) if beat else None,
+                int(data["at"]),
             )
             kept = Kept(str(data["store"]), str(data["place"]), str(data["durability"]), seen)
         except FileNotFoundError:
@@ -130,7 +144,7 @@ class Witness:
         return kept
 
     def save(self) -> None:
-        """Write the file, whole or not at all. One that knows of a later epoch is left alone.
+        """Write the file, whole or not at all. One that knows of a later epoch, or of something later, is left alone.
 
         Nothing is written before this process can trust what it sees: the file may be all that shows that the store went back.
         """
@@ -142,7 +156,7 @@ class Witness:
             self._saved_at = time.monotonic()
             seen, info = self._seen, self._info
             try:
-                if self._is_later(seen.epoch):
+                if self._is_later(seen):
                     return
                 self._write(self.path, seen, info)
                 self._new = False
@@ -155,11 +169,11 @@ class Witness:
                     )  # fmt: skip
                 self._complained = True
 
-    def _is_later(self, epoch: int) -> bool:
+    def _is_later(self, seen: Witnessed) -> bool:
         assert self.path is not None
         try:
             data = json.loads(self.path.read_text("utf-8"))
-            return bool(data["store"] == self._info.id and data["epoch"] > epoch)
+            return bool(data["store"] == self._info.id and (data["epoch"], data["at"]) > (seen.epoch, seen.at))
         except (OSError, ValueError, KeyError, TypeError):
             return False
 
@@ -167,7 +181,7 @@ class Witness:
         row = [*seen.row[:3], seen.row[3].hex()] if seen.row else None
         text = json.dumps({
             "store": info.id, "place": info.place, "durability": info.durability, "epoch": seen.epoch, "row": row,
-            "beat": list(seen.beat) if seen.beat else None,
+            "beat": list(seen.beat) if seen.beat else None, "at": seen.at,
         })  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")

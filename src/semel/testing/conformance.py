@@ -187,9 +187,10 @@ class GoingBack:
 
     def test_the_highest_time_is_the_journals(self, make_store: Make) -> None:
         store = make_store()
-        assert store.highest_at() == 0
+        assert store.highest_at(None) == store.highest_at(AT) == 0
         assert one(store, Stream("s").then()[0]) == Landed()
-        assert store.highest_at() == AT
+        assert [store.highest_at(until) for until in (AT - 1, AT, AT + 1)] == [0, AT, AT]
+        assert store.highest_at(None) == 0, "no session has written it"
 
     def test_a_new_epoch_lands_with_its_row_and_every_handle_reads_it(self, make_store: Make) -> None:
         first, second = make_store(), make_store()

@@ -220,6 +220,40 @@ class Claiming:
         assert outcomes[1] == Landed()
         assert sorted([*claimed(outcomes[0]), *claimed(outcomes[3])]) == ["k"]
 
+    def test_however_many_cannot_be_claimed_nobody_behind_them_starves(self, make_store: Make) -> None:
+        store = make_store()
+        accept(store, *(task(f"no{n}", priority=n % 3, due=AT - 10) for n in range(1000)), task("yes"))
+        guard, asked, claims = session(store), list[str](), list[Claims]()
+
+        def refuse(state: tasks.Task) -> bool:
+            asked.append(state.key)
+            return state.key.startswith("no")
+
+        while not claims or not claims[-1].tasks:
+            assert len(claims) < 20, "it starves"
+            outcome = one(store, claiming(guard, limit=3, refuse=refuse))
+            assert isinstance(outcome, Claims)
+            claims.append(outcome)
+        assert claimed(claims[-1]) == ["yes"]
+        assert without_repeats(asked), "each claim went on where the one before had given up"
+        assert [found.more for found in claims] == [True] * (len(claims) - 1) + [False]
+        asked.clear()
+        accept(store, task("next"))
+        assert claimed(one(store, claiming(guard, limit=3, refuse=refuse))) == ["next"]
+        assert len(asked) < 100, "those before it are known"
+
+    def test_what_is_claimed_between_those_that_cannot_be_is_claimed_once(self, make_store: Make) -> None:
+        store = make_store()
+        accept(store, *(task(f"{'yes' if n % 4 else 'no'}{n}", priority=-(n % 5), due=AT - n % 7) for n in range(400)))
+        guard, got = session(store), list[str]()
+        while True:
+            outcome = one(store, claiming(guard, limit=7, refuse=lambda t: t.key.startswith("no")))
+            assert isinstance(outcome, Claims)
+            got.extend(claimed(outcome))
+            if not (outcome.tasks or outcome.more):
+                break
+        assert sorted(got) == sorted(f"yes{n}" for n in range(400) if n % 4)
+
     # --- one by its id ---
 
     def test_one_task_by_its_id_due_or_not_in_whatever_queue(self, make_store: Make) -> None:

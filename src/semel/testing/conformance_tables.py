@@ -254,6 +254,10 @@ class Projections:
         assert store.orphans(None, 10) == [
             *((row, "dead") for row in of_dead), *((row, "watched") for row in of_watched), (ghost, "missing")
         ]  # fmt: skip
+        paged, after = list[tuple[InflightRow, str]](), None
+        while page := store.orphans(after, 2):
+            paged, after = [*paged, *page], page[-1][0]
+        assert paged == other.orphans(None, 10)
 
     def test_orphans_come_by_pages_so_that_one_that_stays_starves_none_behind_it(self, make_store: Make) -> None:
         store = make_store()

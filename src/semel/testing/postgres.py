@@ -129,6 +129,7 @@ class Cluster:
         self.data = self.folder / "data"
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
+        self._settled = False  # the port is known to others
         try:
             if self.user is not None:
                 os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
@@ -161,15 +162,20 @@ class Cluster:
 
     def start(self) -> None:
         """Start the server, and wait until it answers. After `kill` or `stop`: on the same port. Ctrl-C is not for it."""
-        for _ in range(5):
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
             command = [str(self.bin / "postgres"), "-D", str(self.data), "-p", str(self.port)]
             with (self.folder / "log").open("ab") as log:
                 self.process = subprocess.Popen(
                     command, stdout=log, stderr=log, cwd=self.folder, start_new_session=True, **self._as_user(dies=True)
                 )  # fmt: skip
             if self._answers():
+                self._settled = True
                 return
-            self.port += 1  # somebody else took it in between
+            if self._settled:
+                time.sleep(0.05)  # what was killed has not ended yet: its last processes still hold the memory they share
+            else:
+                self.port += 1  # somebody else took it in between
         raise Misuse(f"a throwaway PostgreSQL did not start; its log says: {(self.folder / 'log').read_text()[-2000:]}")
 
     def _answers(self) -> bool:

@@ -157,27 +157,63 @@ CROSS JOIN LATERAL (
 ) AS r;
 
 -- name: candidates
--- Locked one by one as the index gives them; what a rival holds is skipped, what it has deleted is not there any more.
+-- Rank by rank, and no further than `limit` goes. Locked one by one as the index gives them; what a rival holds is skipped,
+-- what it has deleted is not there any more.
 WITH found AS MATERIALIZED (
-    SELECT r.*
-    FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(floors)s::bigint[]) AS k (queue, kind, rank, floor)
+    SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
+    FROM (SELECT DISTINCT u.rank FROM unnest(%(ranks)s::bigint[]) AS u (rank) ORDER BY u.rank) AS x
     CROSS JOIN LATERAL (
-        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
-        WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due >= k.floor AND r.due <= %(at)s::bigint
-          AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
-        ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        SELECT w.*
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(dues)s::bigint[], %(tenants)s::text[],
+                    %(tasks)s::text[]) AS k (queue, kind, rank, due, tenant, task)
+        CROSS JOIN LATERAL (
+            SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        ) AS w
+        WHERE k.rank = x.rank ORDER BY w.due, w.queue, w.kind, w.tenant, w.task LIMIT %(limit)s::bigint
     ) AS r
+    LIMIT %(limit)s::bigint
 )
 SELECT queue, kind, rank, due, tenant, task FROM found;
 
+-- name: longest_waiting
+-- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.
+WITH found AS MATERIALIZED (
+    SELECT w.*
+    FROM (
+        SELECT k.*
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(ranks)s::bigint[], %(dues)s::bigint[], %(tenants)s::text[],
+                    %(tasks)s::text[]) AS k (queue, kind, rank, due, tenant, task)
+        CROSS JOIN LATERAL (
+            SELECT r.due FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT 1
+        ) AS first
+        ORDER BY first.due, k.rank, k.queue, k.kind LIMIT %(limit)s::bigint
+    ) AS k
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+        WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND (r.due, r.tenant, r.task) > (k.due, k.tenant, k.task)
+          AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+        ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS w
+)
+SELECT queue, kind, rank, due, tenant, task FROM found ORDER BY due, rank, queue, kind, tenant, task LIMIT %(limit)s::bigint;
+
 -- name: kinds
+-- The distinct kinds in each queue, by jumps.
 WITH RECURSIVE jump (queue, kind) AS (
-    SELECT p.queue, (SELECT min(r.kind) FROM semel.ready r
-                     WHERE r.queue = p.queue AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
+    SELECT p.queue, (SELECT r.kind FROM semel.ready r
+                     WHERE r.queue = p.queue AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+                     ORDER BY r.queue, r.kind LIMIT 1)
     FROM unnest(%(queues)s::text[]) AS p (queue)
     UNION ALL
-    SELECT j.queue, (SELECT min(r.kind) FROM semel.ready r
-                     WHERE r.queue = j.queue AND r.kind > j.kind AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text))
+    SELECT j.queue, (SELECT r.kind FROM semel.ready r
+                     WHERE r.queue = j.queue AND r.kind > j.kind AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+                     ORDER BY r.queue, r.kind LIMIT 1)
     FROM jump j WHERE j.kind IS NOT NULL
 )
 SELECT queue, kind FROM jump WHERE kind IS NOT NULL;
@@ -220,11 +256,25 @@ WHERE id = %s;
 SELECT session, tenant, task FROM semel.inflight WHERE session = %s ORDER BY tenant, task;
 
 -- name: orphans
-SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM semel.inflight i LEFT JOIN semel.session s ON s.id = i.session
-WHERE (s.id IS NULL OR s.fenced <> '')
-  AND (i.session, i.tenant, i.task) > (%(session)s::text, %(after)s::text, %(task)s::text)
-  AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
-ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s;
+-- The distinct sessions that hold something, by jumps, so that what the living hold costs nothing.
+WITH RECURSIVE jump (session) AS (
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session >= %(session)s::text ORDER BY i.session LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session > j.session ORDER BY i.session LIMIT 1)
+    FROM jump j WHERE j.session IS NOT NULL
+), gone (session, how) AS (
+    SELECT j.session, coalesce(s.fenced, 'missing')
+    FROM jump j LEFT JOIN LATERAL (SELECT s.id, s.fenced FROM semel.session s WHERE s.id = j.session) AS s ON true
+    WHERE j.session IS NOT NULL AND (s.id IS NULL OR s.fenced <> '') ORDER BY j.session
+)
+SELECT i.session, i.tenant, i.task, g.how
+FROM gone g CROSS JOIN LATERAL (
+    SELECT i.session, i.tenant, i.task FROM semel.inflight i
+    WHERE i.session = g.session AND (i.session, i.tenant, i.task) > (%(session)s::text, %(after)s::text, %(task)s::text)
+      AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
+    ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint
+) AS i
+ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint;
 
 -- name: head
 SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
@@ -310,7 +360,9 @@ SELECT hash FROM semel.journal WHERE tenant = %s AND stream = %s AND seq = %s;
 SELECT beat FROM semel.session WHERE id = %s;
 
 -- name: highest_at
-SELECT coalesce(max(at), 0) FROM semel.journal;
+SELECT coalesce(max(at), 0) FROM semel.journal
+WHERE at <= %(until)s::bigint OR (%(until)s::bigint IS NULL AND starts_with(actor, 'session:'));
+
 -- name: whose
 -- Whether policies hold for this role, and whose it is.
 SELECT row_security_active('semel.journal'), semel.my_tenant(), current_user::text;

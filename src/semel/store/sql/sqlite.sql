@@ -60,7 +60,7 @@ SELECT hash FROM journal WHERE tenant = ? AND stream = ? AND seq = ?;
 SELECT beat FROM session WHERE id = ?;
 
 -- name: highest_at
-SELECT coalesce(max(at), 0) FROM journal;
+SELECT coalesce(max(at), 0) FROM journal WHERE at <= ? OR (? IS NULL AND actor LIKE 'session:%');
 
 -- name: ranks
 -- The distinct ranks of one kind in one queue, and when the first of each falls due, by jumps: as many steps as there are
@@ -78,7 +78,8 @@ WHERE rank IS NOT NULL;
 
 -- name: candidates
 SELECT queue, kind, rank, due, tenant, task FROM ready
-WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
+WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (due, tenant, task) > (?7, ?8, ?9)
+  AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
 
 -- name: queues
 WITH RECURSIVE jump(queue) AS (
@@ -127,9 +128,17 @@ WHERE id = ?;
 SELECT session, tenant, task FROM inflight WHERE session = ?;
 
 -- name: orphans
-SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing') FROM inflight i LEFT JOIN session s ON s.id = i.session
+-- The distinct sessions that hold something, by jumps, so that what the living hold costs nothing. The jumps go upwards one
+-- at a time and CROSS JOIN keeps them outermost, so the rows come in order by themselves.
+WITH RECURSIVE jump(session) AS (
+    SELECT (SELECT min(session) FROM inflight WHERE session >= ?1)
+    UNION ALL
+    SELECT (SELECT min(i.session) FROM inflight i WHERE i.session > jump.session) FROM jump WHERE jump.session IS NOT NULL
+)
+SELECT i.session, i.tenant, i.task, coalesce(s.fenced, 'missing')
+FROM jump LEFT JOIN session s ON s.id = jump.session CROSS JOIN inflight i ON i.session = jump.session
 WHERE (s.id IS NULL OR s.fenced <> '') AND (i.session, i.tenant, i.task) > (?1, ?2, ?3) AND (?5 IS NULL OR i.tenant = ?5)
-ORDER BY i.session, i.tenant, i.task LIMIT ?4;
+LIMIT ?4;
 
 -- name: task
 SELECT * FROM task WHERE tenant = ? AND task = ?;

@@ -1,0 +1,153 @@
+"""What may be asked of the machine about one task. `tasks.decide` answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from semel.model import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """direct: by its id, in the caller's own process, which may enter a task again that ended cleanly. epoch: the store's."""
+
+    session: str
+    epoch: int
+    at: int
+    max_attempts: int = 5
+    max_crashes: int = 5
+    backoff_ms: int = 2000
+    direct: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    token: int
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """jitter: 0 to 1, from the caller, since the machine knows no chance. fatal: no further attempt can do better."""
+
+    token: int
+    error: str
+    at: int
+    jitter: float = 0.0
+    fatal: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    token: int
+    why: str
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Suspend:
+    token: int
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    token: int
+    why: str
+    key: str = ""
+    approval: bool = False  # it waits for people to approve `key`
+
+
+@dataclass(frozen=True, slots=True)
+class Unblock:
+    why: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conclude:
+    """The end that was put off until nothing is unknown."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoseLease:
+    """proof: "watched" (its beat stood still for a TTL), "dead" (its process is gone), "left" (it said so itself)."""
+
+    session: str
+    proof: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    token: int
+    key: str
+    name: str
+    result: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The task depends on a tenant-scoped key that another task has in hand."""
+
+    token: int
+    key: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    token: int
+    key: str
+    name: str
+    code: str
+    args: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    why: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    why: str
+    at: int
+    from_step: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The attempt ends, and the task goes on at `until` (milliseconds; 0: never by itself) or when `event` is signalled.
+
+    key: of this wait in the task. event "": it only sleeps.
+    """
+
+    token: int
+    key: str
+    event: str
+    until: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """What was waited for did not come in time: on record, so that a replay takes the same way."""
+
+    token: int
+    key: str
+    event: str
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """`event` has happened, says somebody outside. Only the first of a name counts."""
+
+    event: str
+    payload: Json
+    at: int
