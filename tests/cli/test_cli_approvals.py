@@ -52,7 +52,8 @@ def test_what_waits_is_listed_with_what_would_be_sent(office: Office) -> None:
     assert set(one["approval"]) == {
         "waiting", "approvers", "since", "tasks", "asked_args", "edited", "approved", "denied",
     }  # fmt: skip
-    assert office.look("tasks", "--delivery", "blocked").stdout.count("blocked") >= 2
+    tasks = office.look("tasks", "--delivery", "blocked").stdout
+    assert tasks.count("blocked") >= 2 and "Next: semel approvals" in tasks
     assert "wire waits for approval" in office.look("show", "inv_w").stdout
     told = words(office.look("why", one["key"]).stdout)
     assert told.startswith("NOT ATTEMPTED wire of remit inv_w waits for approval, for")

@@ -14,6 +14,7 @@ from semel.cli import why
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, every_task, reading
 from semel.cli.tell import Line, Past
+from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
 from semel.engine.session import read_effect
 from semel.machine import effects as e
@@ -63,6 +64,8 @@ def tasks(found: Sequence[TaskView], *, counts: dict[str, int], limit: int, tena
         out.say(f"The newest {limit} are shown; more with --limit.")
     if any(task.unknown for task in found):
         out.say("Next: semel unknown")
+    if any(task.delivery is Delivery.BLOCKED and WAITS in task.why for task in found):
+        out.say("Next: semel approvals")
 
 
 # --- semel show -----------------------------------------------------------------------------------------------------
