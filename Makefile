@@ -23,6 +23,7 @@ lint: $(VENV)/.dev
 
 proof: $(VENV)/.dev
 	SEMEL_PROOF_ROUNDS=20 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m proof --timeout 900
+	$(BIN)/python tests/sabotage/run.py --slow
 
 sabotage: $(VENV)/.dev
 	$(BIN)/python tests/sabotage/run.py

@@ -28,13 +28,14 @@ ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postg
 
 @dataclass(frozen=True)
 class Guard:
-    """One guard: its rule and what it does; the edit that removes it; the tests of which one must fail."""
+    """One guard: its rule and what it does; the edit that removes it; the tests of which one must fail. slow: for `make proof`."""
 
     name: str
     file: str
     old: str
     new: str
     tests: tuple[str, ...]
+    slow: bool = False
 
 
 GUARDS = (
@@ -213,27 +214,25 @@ GUARDS = (
     Guard("R8 what is checked cannot move before it has landed", "store/sql/postgres.sql",
           "t.task = k.stream FOR SHARE)", "t.task = k.stream)", (f"{RACES}TestAppends",)),
     Guard("R5 a row that a rival was faster with is judged again", "store/postgres.py", "if error.diag.constraint_name not in RACES:", "if True:",
-          (f"{RACES}TestAppends", f"{RACES}TestSharedKeys")),
+          (f"{RACES}TestAppends", f"{RACES}TestSharedKeys"), slow=True),
     Guard("claims wait for no rival's", "store/pgwrite.py", "isinstance(error, (*LOCKED, errors.UniqueViolation))", "isinstance(error, LOCKED)",
-          (f"{RACES}TestClaims",)),
+          (f"{RACES}TestClaims",), slow=True),
     Guard("R7 a commit with a warning is not answered", "store/pglink.py", 'if answer.tag != "COMMIT" or self.warnings:', 'if answer.tag != "COMMIT":',
           ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
     Guard("R7 what follows an unanswered commit waits for the standby", "store/pgwrite.py", "if not self.wrote and (told or self._doubt):", "if False:",
-          ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
+          ("tests/postgres/test_postgres_unknown.py::TestWarnings",), slow=True),
     Guard("what a claim locks is chosen once", "store/sql/postgres.sql", "WITH found AS MATERIALIZED (\n    SELECT r.queue", "WITH found AS (\n    SELECT r.queue",
           ("tests/postgres/test_postgres_clock.py",)),
     Guard("no plan rests on statistics that are not there", "store/pglink.py",
-          'BY_INDEX = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}', "BY_INDEX: dict[str, str] = {}", (PLANS,)),
+          'BY_INDEX = {"enable_hashjoin": "off", "enable_mergejoin": "off", "enable_bitmapscan": "off"}', "BY_INDEX: dict[str, str] = {}", (PLANS,), slow=True),
     Guard("a hint that cannot be given fails nothing", "store/pglisten.py", "            if link.pid == 0:\n                raise", "            raise",
-          ("tests/postgres/test_postgres_hints.py",)),
+          ("tests/postgres/test_postgres_hints.py",), slow=True),
     Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
           "        raise", SESSION),
     Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
-          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
-    Guard("behind a pool nothing is prepared", "store/pglink.py", "prepare = not self.where.pgbouncer", "prepare = True",
-          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",), slow=True),
     Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",
-          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
+          ("tests/postgres/test_postgres_unknown.py::TestHandles",), slow=True),
     # --- one transaction for two ---
     Guard("R7 an Atomic effect cannot be committed without its confirm", "store/sql/postgres_schema.sql",
           "IF EXISTS (SELECT 1 FROM semel.unconfirmed u WHERE u.id = NEW.id) THEN", "IF false THEN",

@@ -1,7 +1,7 @@
 """Every guard has its sabotage: take it out, and a named test fails. Prints the table; exit 1 if a guard is watched by nobody.
 
 Each guard is a small edit of the source. It is made in a copy, the named tests run against the copy, and one of them must
-fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME.
+fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME, `--slow` those whose tests take long.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ def run(guard: Guard) -> Found:
 
 def main() -> int:
     """The table."""
-    wanted = [guard for guard in GUARDS if not sys.argv[1:] or any(name in guard.name for name in sys.argv[1:])]
+    names = [name for name in sys.argv[1:] if name != "--slow"]
+    slow = "--slow" in sys.argv
+    wanted = [guard for guard in GUARDS if (any(n in guard.name for n in names) if names else guard.slow == slow)]
     if wrong := [said for guard in GUARDS if (said := out_of_date(guard))]:
         print("\n".join(wrong))
         return 1
