@@ -1,7 +1,8 @@
 """`python bench/growth.py [sqlite|postgres]`: what a claim, an enqueue and an effect cost in a store that holds a lot.
 
-Each store is measured beside an almost empty one, in turns, in one run: the ratios of the lower quartiles count (a disk that others use delays some). Exit code 1 if one
-is above MOST. A look takes a step for each priority, and no more for however many rows. QUICK=1: a hundredth of the rows.
+Each store is measured beside an almost empty one, in turns, in one run: the ratios of the lower quartiles count (a disk that
+others use delays some). Exit code 1 if one is above MOST. A look takes a step for each priority, and no more for however many
+rows. QUICK=1: a hundredth of the rows.
 """
 
 from __future__ import annotations

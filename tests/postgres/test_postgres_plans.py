@@ -325,6 +325,13 @@ class TestFloors:
             now[0] += 0.01
         assert 7 <= looks[0] <= 12
 
+    def test_so_do_those_that_are_slow_again_and_again(self) -> None:
+        _, now, looks = self.floors(0.01)
+        for _ in range(1000):
+            assert self.look() == [Group("q", "k", 0, 500)]
+            now[0] += 0.01
+        assert 80 <= looks[0] <= 110
+
     def test_and_so_do_those_of_many_priorities(self) -> None:
         now, looks = [0.0], [0]
 

@@ -17,6 +17,7 @@ from semel.machine.projection import ReadyRow
 from semel.store.passed import Passed
 
 CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64
+NOISE_SECONDS, LOOKS = 0.003, 3  # one look may have had to wait for something else; three in a row that took so long did not
 SHARE = 10  # a full look of one second is followed by so many seconds without
 COMMIT_SECONDS = 2.0  # what was put in so long ago has been committed, or never will be
 LONGEST_SECONDS = 5.0  # without a full look
@@ -42,6 +43,7 @@ class Floors:
         self._floors: dict[Pair, dict[int, int]] = {}
         self._full_after: dict[Pair, float] = {}
         self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
+        self._took: deque[float] = deque(maxlen=LOOKS)  # seconds
         self.full_looks = 0
         self.passed = Passed()
 
@@ -63,7 +65,9 @@ class Floors:
 
     def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
         seconds = self._clock() - began
-        cheap = seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
+        self._took.append(seconds)
+        quick = len(self._took) < LOOKS or min(self._took) < NOISE_SECONDS
+        cheap = quick and seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
         pause = 0.0 if cheap else min(LONGEST_SECONDS, seconds * SHARE)
         with self._lock:
             self.full_looks += 1
