@@ -65,11 +65,11 @@ class Floors:
 
     def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
         seconds = self._clock() - began
-        self._took.append(seconds)
-        quick = len(self._took) < LOOKS or min(self._took) < NOISE_SECONDS
-        cheap = quick and seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
-        pause = 0.0 if cheap else min(LONGEST_SECONDS, seconds * SHARE)
         with self._lock:
+            self._took.append(seconds)
+            quick = len(self._took) < LOOKS or min(self._took) < NOISE_SECONDS
+            cheap = quick and seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
+            pause = 0.0 if cheap else min(LONGEST_SECONDS, seconds * SHARE)
             self.full_looks += 1
             for pair in pairs:
                 self._floors[pair] = {}
