@@ -255,6 +255,10 @@ def test_r17_tasks_that_cannot_be_read_starve_none_behind_them(lab: Lab, bad: in
     good = [lab.task(f"k{i}") for i in range(5)]
     for task in good:
         lab.claimed(dead, task)
+    lab.store._writer.raw.execute(
+        "INSERT INTO journal VALUES ('acme', '0-later', 1, 'of a later version', 'x', 0, 0, '{}', 'x', x'00')"
+    )
+    lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', '0-later')", (dead.id,))
     for n in range(bad):
         lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', ?)", (dead.id, f"0-no-such-task-{n:03}"))
     lab.store.fence(dead.id, None, "dead")

@@ -242,8 +242,6 @@ GUARDS = (
           "        raise", SESSION),
     Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
           ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
-    Guard("behind a pool nothing is prepared", "store/pglink.py", "prepare = not self.where.pgbouncer", "prepare = True",
-          ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",
           ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     # --- one transaction for two ---

@@ -64,9 +64,10 @@ class Change:
 class ClaimUnit:
     """Take up to `limit` tasks that are due. decide(tenant, rows) gives the change that claims one, and what it becomes.
 
-    A task for which it gives None, or raises, is passed over: the next one is looked at in its place. Units may be given
-    again (R7), so it may be asked twice. task: claim this one (tenant, id), due or not, instead of looking in the queues.
-    tenant: only tasks of this one; those of others in the same queues are walked past.
+    A task for which it gives None, or raises, is passed over: the next one is looked at in its place, and the next claims
+    may begin behind it for a while. Units may be given again (R7), so it may be asked twice. task: claim this one (tenant,
+    id), due or not, instead of looking in the queues. tenant: only tasks of this one; those of others in the same queues are
+    walked past.
     """
 
     guard: Guard
