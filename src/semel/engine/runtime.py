@@ -87,7 +87,7 @@ class Runtime:
     ) -> None:
         self.lock = threading.Lock()
         clock = clock or Clock()
-        self.witness = Witness(store.info)
+        self.witness = Witness(store.info, store.missing)
         self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store), tenant)
         self.effects = effects
         self.ttl = ttl
@@ -152,10 +152,19 @@ class Runtime:
         if self._arrival is None:
             self._arrival = Arrival(self.desk, self.witness, ttl=self.ttl)
         epoch = self.witness.seen.epoch
+        self.witness.arriving = True
         self._arrival.look()
-        self._arrival = None
+        self._arrival, self.witness.arriving = None, False
+        self._note_unfenced()
         if self.witness.seen.epoch != epoch:
             self.learnt.forget(set())
+
+    def _note_unfenced(self) -> None:
+        """Once for each store: what this process sends, nothing can stop (R4), and a store that went back must know it (R20)."""
+        info = self.desk.store.info
+        if self.unfenced and not info.unfenced and info.tenant is None:
+            self.desk.store.note_unfenced()
+            self.witness.known(self.desk.store.info)
 
     def _fenced(self, why: str) -> None:
         if not self.desk.store.still_here():  # what waits can never land: answer it now, not when patience is over

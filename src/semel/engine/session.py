@@ -116,7 +116,8 @@ class Session:
 
     def guard(self) -> Guard:
         """Under which claims and intents land."""
-        return Guard(self.id, self.epoch, self.number)
+        seen = self.witness.seen if self.witness is not None else None
+        return Guard(self.id, self.epoch, self.number, seen.row if seen is not None and seen.epoch == self.epoch else None)
 
     def alive(self) -> bool:
         """Whether calls may start: not fenced, and before the local deadline (R15)."""
@@ -200,6 +201,8 @@ class Session:
         if not self.fenced:
             self.fenced = why
             log.error("semel: session %s is fenced: %s", self.id, why)
+            if self.witness is not None:
+                self.witness.save(ask=False)  # whoever comes next must know what this process saw
             self._on_fenced(why)
 
     # --- looking after others ---
@@ -207,6 +210,9 @@ class Session:
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
+            if self.witness is not None and (gone := self.desk.store.missing(self.witness.seen)):
+                self.fence_self(f"the store went back: it does not hold {gone}, which it had acknowledged")
+                return
             if self.witness is not None and self.number:
                 number, at = self.number, self.desk.clock.wall_ms()
                 self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)

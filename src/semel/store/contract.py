@@ -26,11 +26,15 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5)."""
+    """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5).
+
+    seen: the last row that its process saw acknowledged (tenant, stream, seq, hash): a store that does not hold it went back.
+    """
 
     session: str
     epoch: int
     beat: int
+    seen: tuple[str, str, int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +185,8 @@ class StoreInfo(NamedTuple):
 
     place: where it is, without a password. durability: of what was acknowledged, if its server is lost: "alone" (it is
     lost too), "synchronous" (a standby has it), "asynchronous" (a standby takes over without the last of it).
-    largest_ttl_ms: the largest TTL that a session may have. tenant: the only one that this handle's database role may
-    touch; None: there is no such fence.
+    largest_ttl_ms: the largest TTL that a session may have. unfenced: a process without the kernel timer has worked.
+    tenant: the only one that this handle's database role may touch; None: there is no such fence.
     """
 
     id: str
@@ -193,6 +197,7 @@ class StoreInfo(NamedTuple):
     durability: str = "alone"
     largest_ttl_ms: int = LARGEST_TTL_MS
     tenant: str | None = None
+    unfenced: bool = False
 
 
 class Witnessed(NamedTuple):
@@ -251,6 +256,10 @@ class Store(Protocol):
 
     def permit_ttl(self, ms: int) -> None:
         """The largest TTL that a session may have from now on, milliseconds (R20)."""
+        ...
+
+    def note_unfenced(self) -> None:
+        """A process that nothing can stop works from now on: what it sent may act later, in another epoch too (R4, R20)."""
         ...
 
     def missing(self, seen: Witnessed) -> str:
