@@ -218,6 +218,28 @@ def test_r17_the_sweep_takes_back_what_a_fenced_session_holds(lab: Lab) -> None:
     assert state.effects["K"].state == "ambiguous" and state.effects["K"].quiet
 
 
+ENDS = {
+    "fail": lambda token: tasks.Fail(token, "no", 0),
+    "park": lambda token: tasks.Park(token, "stop", 0),
+    "block": lambda token: tasks.Block(token, "look"),
+    "sleep": lambda token: tasks.Wait(token, "w", "", 10**15, 0),
+    "wait": lambda token: tasks.Wait(token, "w", "paid", 0, 0),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_r2_each_end_of_an_attempt_loses_what_it_submitted_under_a_key_of_the_tenant(lab: Lab, how: str) -> None:
+    ledger = lab.claimed(lab.session(), lab.task())
+    state = ledger.state
+    command = e.Intend("K", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session)
+    intended = ledger.propose(command, scope="tenant")
+    assert not isinstance(intended, Refusal) and intended.ticket is not None
+    assert intended.ticket.wait(10)
+    assert land(ledger, ENDS[how](state.token))
+    effect = tasks.fold_key(lab.store.rows("acme", "K")).effect
+    assert effect is not None and effect.state == "ambiguous"
+
+
 def test_r17_a_claim_that_commits_after_the_fence_cannot_land_and_the_sweep_is_standing(lab: Lab) -> None:
     dead, session = lab.session(), lab.session()
     task = lab.task()
