@@ -116,6 +116,7 @@ class Runtime:
             self.witness.trusted = True
             self.witness.save()
         store.attach(self.witness.evidence)
+        self.desk.standing.read()  # now, where no event loop waits for it
 
     def session(self) -> Session:
         """This process's session; a new one if the old one was fenced and none of its code still runs.
