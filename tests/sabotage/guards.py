@@ -289,14 +289,14 @@ GUARDS = (
     Guard("how long is on record from the first time on", "decorated.py", "    until = known.until if known else now + ms\n", "    until = now + ms\n", WAITS),
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
-    Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's nonsense", "except ZeroDivisionError:", START),
+    Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
     Guard("the streams of keys are read away from the loop", "worker.py",
           "return await self._asked(read) if taken.task.joined else read()", "return read()", START),
     Guard("a task taken here that cannot be read goes back", "direct.py",
           "    except BaseException:\n        session.held.discard((taken", "    except ZeroDivisionError:\n        session.held.discard((taken", START),
     Guard("the epoch is read where no loop waits", "engine/runtime.py", "        self.desk.standing.read()  # now", "        # now", START),
     Guard("R17 nonsense keeps no other task from going back", "engine/session.py",
-          "except Exception:  # one tenant's nonsense must not keep the others' tasks", "except ZeroDivisionError:", SESSION),
+          "except Exception:  # one tenant's nonsense must not keep the others' tasks", "except ZeroDivisionError:  #", SESSION),
     Guard("R14 no session is watched for longer than any may have", "engine/session.py", "min(row.ttl_ms, longest)", "row.ttl_ms", SESSION),
     # --- restore ---
     Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
