@@ -89,11 +89,10 @@ class Worker:
         with self._signals(loop):
             while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
-            if not self._opened:
-                return
-            await self._loop()
-            await self._drain()
-        if self._failed:
+            if self._opened:
+                await self._loop()
+                await self._drain()
+        if self._failed:  # maybe while it came in
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -150,9 +149,6 @@ class Worker:
         while not self._stopping:
             now = clock()
             changed = await self._asked(store.changed)
-            if self._store_away:
-                self._store_away = False
-                log.warning("semel: the store answers again")
             if changed != seen or now - looked >= LOOK_SECONDS or self._poked:
                 self._poked = False
                 seen, looked = changed, now
@@ -205,6 +201,9 @@ class Worker:
         await self._start_alone()
         store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
         self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds, tenant))
+        if self._store_away:  # said here, since changed() may answer from memory
+            self._store_away = False
+            log.warning("semel: the store answers again")
         self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds, tenant)))
         free = self._free()
         if free <= 0 or self._due is None or self._due > clock.wall_ms():

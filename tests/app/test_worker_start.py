@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -139,4 +141,47 @@ def test_an_app_that_is_open_asks_nothing_to_accept_a_task(tmp_path: Path, monke
     monkeypatch.setattr(SQLite, "rows", lambda self, *args: asked.append(args[1]) or rows(self, *args))  # type: ignore[func-returns-value]
     asyncio.run(office.bill.aenqueue("one"))
     assert asked == []
+    office.app.close()
+
+
+def test_a_worker_that_is_fenced_while_it_comes_in_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db")
+    fenced: list[bool] = []
+    orphans = SQLite.orphans
+
+    def away(self: SQLite, *args: Any) -> Any:
+        if not fenced:  # others saw its beat stand still while the store was away
+            fenced.append(self.fence(self.sessions()[0].id, None, "watched"))
+        session = office.app.runtime.open_session
+        if session is None or not session.fenced:
+            raise StoreUnavailable("away")
+        return orphans(self, *args)
+
+    monkeypatch.setattr(SQLite, "orphans", away)
+    monkeypatch.setattr("semel.worker.AWAY_SECONDS", 0.1)
+    with pytest.raises(StoreUnavailable, match="this worker was fenced"):
+        office.app.run_worker()
+    assert fenced == [True]
+    office.app.close()
+
+
+def test_a_store_answers_again_when_a_question_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db")
+    asked: list[float] = []
+    next_due = SQLite.next_due
+
+    def away(self: SQLite, *args: Any) -> Any:
+        asked.append(time.monotonic())
+        if len(asked) < 3:
+            raise StoreUnavailable("away")
+        return next_due(self, *args)
+
+    monkeypatch.setattr(SQLite, "next_due", away)  # changed() goes on answering: it asks no server
+    monkeypatch.setattr("semel.worker.AWAY_SECONDS", 0.1)
+    with caplog.at_level(logging.WARNING, "semel"):
+        office.app.run_worker(until_idle=True)
+    said = [record.getMessage() for record in caplog.records]
+    assert [sum(word in line for line in said) for word in ("does not answer", "answers again")] == [1, 1]
     office.app.close()
