@@ -275,6 +275,7 @@ GUARDS = (
     # --- waiting ---
     Guard("the first signal of a name counts", "machine/tasks.py", "    if c.event in task.signals:\n        return e.Decision()", "    if False:\n        return e.Decision()", WAITS),
     Guard("a signal that has come is not waited for", "machine/tasks.py", "come = c.event in task.signals or ", "come = ", TASK_CELLS),
+    Guard("a wait is no longer than the record can hold", "decorated.py", "    if wait > LONGEST_WAIT:\n", "    if False:\n", WAITS),
     Guard("a wait that was given up stays so", "decorated.py", "if not (known and known.over) and event in state.signals:", "if event in state.signals:", WAITS),
     Guard("R2 a wait loses what was submitted under a key of the tenant", "engine/ledger.py",
           "tasks.Block | tasks.Wait | tasks.LoseLease", "tasks.Block | tasks.LoseLease", SESSION),
