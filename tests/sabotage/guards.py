@@ -288,6 +288,10 @@ GUARDS = (
     Guard("a late answer wakes no task that waits for a signal", "machine/tasks.py", "    if task.waiting:\n", "    if False:\n", WAITS),
     Guard("what is unknown is looked into before the wait", "machine/tasks.py", "if come or task.ending or unknown:", "if come or task.ending:", TASK_CELLS),
     Guard("how long is on record from the first time on", "decorated.py", "    until = known.until if known else now + ms\n", "    until = now + ms\n", WAITS),
+    Guard("no part of a password is shown", "store/pglink.py", "if cut_off or _torn(given):", "if False:",
+          ("tests/postgres/test_postgres_opening.py::test_no_part_of_a_password_is_shown",)),
+    Guard("what is no URL is not shown", "store/places.py", "if colon and scheme.isalnum() else", "if True else",
+          ("tests/postgres/test_postgres_opening.py::test_no_part_of_a_password_is_shown",)),
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
     Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
