@@ -299,7 +299,7 @@ GUARDS = (
           "return await self._asked(read) if taken.task.joined else read()", "return read()", START),
     Guard("a task taken here that cannot be read goes back", "direct.py",
           "    except BaseException:\n        session.held.discard((taken", "    except ZeroDivisionError:\n        session.held.discard((taken", START),
-    Guard("the epoch is read where no loop waits", "engine/runtime.py", "        self.desk.standing.read()  # now", "        # now", START),
+    Guard("the epoch is read where no loop waits", "engine/runtime.py", "self.desk.standing.read()  # now", "pass  # now", START),
     Guard("R17 nonsense keeps no other task from going back", "engine/session.py",
           "except Exception:  # one tenant's nonsense must not keep the others' tasks", "except ZeroDivisionError:  #", SESSION),
     Guard("R14 no session is watched for longer than any may have", "engine/session.py", "min(row.ttl_ms, longest)", "row.ttl_ms", SESSION),
