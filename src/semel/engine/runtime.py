@@ -104,7 +104,7 @@ class Runtime:
 
     def _come(self) -> None:
         """Whether what this process sees from now on is a measure: the store is new, or holds what was witnessed (R19)."""
-        store = self.desk.store
+        store, missing = self.desk.store, ""
         if not store.created:
             kept = self.witness.load()
             self.witness.trusted, missing, _ = asked(self.witness, self.desk, kept, store.info)
@@ -116,6 +116,8 @@ class Runtime:
             self.witness.trusted = True
             self.witness.save()
         store.attach(self.witness.evidence)
+        if not missing:  # else an epoch is about to begin, and who accepts tasks should know it
+            self.desk.standing.read()  # now, where no event loop waits for it
 
     def session(self) -> Session:
         """This process's session; a new one if the old one was fenced and none of its code still runs.
