@@ -25,6 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
+LONGEST_WAIT = timedelta(days=36525)
 
 
 class Executes(Protocol):
@@ -119,14 +120,20 @@ def effect_function(effect: declare.Effect, occurrence: str = "") -> Any:
     return function
 
 
+def _short_enough(what: str, wait: timedelta) -> None:
+    if wait > LONGEST_WAIT:
+        raise Misuse(f"{what} is for more than 100 years, which the record does not hold; write at most timedelta(days=36525)")
+
+
 def sleep(duration: timedelta) -> None:
     """Let time pass, durably: the handler is suspended, no worker is held, and the next attempt goes on behind it.
 
-    In plain and in async handlers alike (it is not awaited). How long is on record from the first time on.
+    At most 100 years. In plain and in async handlers alike (it is not awaited). How long is on record from the first time on.
     """
     attempt = attempt_here("semel.sleep")
     if not isinstance(duration, timedelta) or duration < timedelta(0):
         raise Misuse(f"semel.sleep takes a duration, not {duration!r}; write semel.sleep(timedelta(hours=1))")
+    _short_enough("this semel.sleep", duration)
     ms = int(duration.total_seconds() * 1000)
     key, now = attempt.next_step("semel.sleep", ms), attempt.clock.wall_ms()
     known = attempt.ledger.state.waits.get(key)
@@ -139,12 +146,15 @@ def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
     """Wait, durably, until `event` is signalled to this task (`app.signal`); its payload. No worker is held meanwhile.
 
     A signal that came before is not lost, and a second of the same name is none. Raises `TimeoutError` when the time is
-    over first; that is on record, so a replay takes the same way. In plain and in async handlers alike.
+    over first (at most 100 years); that is on record, so a replay takes the same way. In plain and in async handlers alike.
     """
     attempt = attempt_here("semel.wait_for")
     check_name(event, "event")
     if timeout is not None and not isinstance(timeout, timedelta):
         raise Misuse(f"timeout= is a duration, not {timeout!r}; write semel.wait_for({event!r}, timeout=timedelta(days=2))")
+    if timeout is not None:
+        _short_enough("the timeout of this semel.wait_for", timeout)
+        timeout = max(timeout, timedelta(0))
     key, now, state = attempt.next_step("semel.wait_for", event), attempt.clock.wall_ms(), attempt.ledger.state
     known = state.waits.get(key)
     if not (known and known.over) and event in state.signals:

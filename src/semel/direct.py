@@ -23,7 +23,7 @@ from semel.engine.views import state_of
 from semel.errors import Suspended, Unsettled, Why
 from semel.machine import tasks
 from semel.model import Delivery, Execution, Limits, Ref, Refusal, Retry
-from semel.store.contract import Claims, Fenced
+from semel.store.contract import ClaimedTask, Claims, Fenced
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -68,6 +68,16 @@ def arrived(runtime: Runtime, ref: Ref[Any], until: float) -> Generator[Request,
         yield runtime.desk.clock.pause(min(LOOK_SECONDS, runtime.ttl / 4))
 
 
+def _ledger(runtime: Runtime, session: Session, taken: ClaimedTask) -> Generator[Request, Any, Ledger]:
+    """The ledger of what was claimed; the streams of its joined keys are read. If they cannot be, it goes back (R17)."""
+    actor = f"session:{session.id}"
+    try:
+        return (yield from runtime.desk.off_loop(lambda: Ledger(runtime.desk, taken.tenant, taken.task, taken.head, actor)))
+    except BaseException:
+        session.held.discard((taken.tenant, taken.task.id))
+        raise
+
+
 def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
     clock = runtime.desk.clock
@@ -81,8 +91,7 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
         if isinstance(outcome, BaseException):
             raise outcome
         if isinstance(outcome, Claims) and outcome.tasks:
-            claimed = outcome.tasks[0]
-            return Ledger(runtime.desk, claimed.tenant, claimed.task, claimed.head, f"session:{session.id}")
+            return (yield from _ledger(runtime, session, outcome.tasks[0]))
         if isinstance(outcome, Fenced):
             session.fence_self(outcome.why)
         state = yield from state_now(runtime.desk, ref)

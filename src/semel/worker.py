@@ -89,11 +89,10 @@ class Worker:
         with self._signals(loop):
             while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
-            if not self._opened:
-                return
-            await self._loop()
-            await self._drain()
-        if self._failed:
+            if self._opened:
+                await self._loop()
+                await self._drain()
+        if self._failed:  # maybe while it came in
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
 
     def _open(self, loop: asyncio.AbstractEventLoop) -> bool:
@@ -150,9 +149,6 @@ class Worker:
         while not self._stopping:
             now = clock()
             changed = await self._asked(store.changed)
-            if self._store_away:
-                self._store_away = False
-                log.warning("semel: the store answers again")
             if changed != seen or now - looked >= LOOK_SECONDS or self._poked:
                 self._poked = False
                 seen, looked = changed, now
@@ -202,9 +198,12 @@ class Worker:
 
     async def _claim_due(self) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone."""
-        self._start_alone()
+        await self._start_alone()
         store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
         self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds, tenant))
+        if self._store_away:  # said here, since changed() may answer from memory
+            self._store_away = False
+            log.warning("semel: the store answers again")
         self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds, tenant)))
         free = self._free()
         if free <= 0 or self._due is None or self._due > clock.wall_ms():
@@ -227,12 +226,9 @@ class Worker:
             await self._rest(AWAY_SECONDS)
             return 0
         self._rest_if_in_vain(bool(outcome.tasks) or outcome.more)
-        for taken in outcome.tasks:
-            if taken.task.alone:
-                self._alone.append(taken)
-            else:
-                self._start(taken)
-        self._start_alone()
+        self._alone.extend(taken for taken in outcome.tasks if taken.task.alone)
+        await self._start([taken for taken in outcome.tasks if not taken.task.alone])
+        await self._start_alone()
         return len(outcome.tasks)
 
     def _rest_if_in_vain(self, had: bool) -> None:
@@ -252,17 +248,41 @@ class Worker:
 
     # --- attempts ---
 
-    def _start_alone(self) -> None:
+    async def _start_alone(self) -> None:
         """A task that may kill its worker runs once alone before it is given up: a kill takes its neighbours along."""
         if self._alone and not self._running:
-            self._start(self._alone.popleft())
+            await self._start([self._alone.popleft()])
 
-    def _start(self, taken: ClaimedTask) -> None:
+    async def _start(self, claimed: list[ClaimedTask]) -> None:
+        """Each by itself. What cannot be started is held no more, and so goes back (R17)."""
+        session = self._session
+        left = {(taken.tenant, taken.task.id) for taken in claimed}
+        try:
+            for taken in claimed:
+                try:
+                    self._begin(taken, await self._ledger(taken))
+                    left.discard((taken.tenant, taken.task.id))
+                except StoreUnavailable as error:
+                    log.warning("semel: task %s: the store did not answer, it is not started: %s", taken.task.id, error)
+                except Exception:  # one tenant's nonsense must not end everybody's worker
+                    log.exception("semel: task %s cannot be started; it is given back", taken.task.id)
+        finally:
+            session.held -= left
+
+    async def _ledger(self, taken: ClaimedTask) -> Ledger:
+        """The ledger of what was claimed; the streams of its joined keys are read."""
+
+        def read() -> Ledger:
+            return Ledger(self._runtime.desk, taken.tenant, taken.task, taken.head, f"session:{self._session.id}")
+
+        return await self._asked(read) if taken.task.joined else read()
+
+    def _begin(self, taken: ClaimedTask, ledger: Ledger) -> None:
         runtime, session = self._runtime, self._session
-        ledger = Ledger(runtime.desk, taken.tenant, taken.task, taken.head, f"session:{session.id}")
         work = self._app.declared_tasks.get(taken.task.kind)
         assert work is not None
         attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms)
+        attempt.stopping = self._stopping
         running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
         self._running.add(running)
         running.task.add_done_callback(lambda _: self._ended(running))
@@ -354,7 +374,7 @@ class Worker:
                     break
 
     async def _give_back(self, taken: ClaimedTask) -> None:
-        ledger = Ledger(self._runtime.desk, taken.tenant, taken.task, taken.head, f"session:{self._session.id}")
+        ledger = await self._ledger(taken)
         park = tasks.Park(taken.task.token, "the worker stopped before it started", self._runtime.desk.clock.wall_ms())
         await drive.arun(ledger.commit(park))
         self._session.held.discard((taken.tenant, taken.task.id))

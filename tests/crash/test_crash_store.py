@@ -12,6 +12,9 @@ from lab import Lab, until
 @pytest.mark.only("sqlite")
 def test_the_store_file_is_replaced_by_an_older_copy(lab: Lab) -> None:
     """The worker notices that the path names another file, fences itself, and does nothing more (R15)."""
+    runtime = lab.app.runtime
+    runtime.desk.store.permit_ttl(2000)
+    runtime.witness.known(runtime.desk.store.info)
     first = lab.worker("many")
     ref = lab.enqueue("many_charges", "r1", ref="r1", count=40)
     until("it is at it", lambda: len(lab.acts("charge")) >= 3)

@@ -105,6 +105,14 @@ def test_r14_a_beat_that_stands_still_for_the_whole_ttl_is_fenced(lab: Lab) -> N
     assert lab.store.session("other").fenced == "watched"  # type: ignore[union-attr]
 
 
+def test_r14_no_session_is_watched_for_longer_than_any_may_have(lab: Lab) -> None:
+    session, _ = lab.session(), lab.other(ttl_ms=10**12)
+    for _ in range(int(lab.store.info.largest_ttl_ms / 1000) + 1):
+        session.watch()
+        lab.clock.now += 1.0
+    assert lab.store.session("other").fenced == "watched"  # type: ignore[union-attr]
+
+
 def test_r14_a_beat_that_moves_starts_the_watch_anew(lab: Lab) -> None:
     session, _ = lab.session(), lab.other()
     nonces = iter(f"n{i}" for i in range(1, 100))
@@ -218,6 +226,28 @@ def test_r17_the_sweep_takes_back_what_a_fenced_session_holds(lab: Lab) -> None:
     assert state.effects["K"].state == "ambiguous" and state.effects["K"].quiet
 
 
+ENDS = {
+    "fail": lambda token: tasks.Fail(token, "no", 0),
+    "park": lambda token: tasks.Park(token, "stop", 0),
+    "block": lambda token: tasks.Block(token, "look"),
+    "sleep": lambda token: tasks.Wait(token, "w", "", 10**15, 0),
+    "wait": lambda token: tasks.Wait(token, "w", "paid", 0, 0),
+}
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_r2_each_end_of_an_attempt_loses_what_it_submitted_under_a_key_of_the_tenant(lab: Lab, how: str) -> None:
+    ledger = lab.claimed(lab.session(), lab.task())
+    state = ledger.state
+    command = e.Intend("K", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session)
+    intended = ledger.propose(command, scope="tenant")
+    assert not isinstance(intended, Refusal) and intended.ticket is not None
+    assert intended.ticket.wait(10)
+    assert land(ledger, ENDS[how](state.token))
+    effect = tasks.fold_key(lab.store.rows("acme", "K")).effect
+    assert effect is not None and effect.state == "ambiguous"
+
+
 def test_r17_a_claim_that_commits_after_the_fence_cannot_land_and_the_sweep_is_standing(lab: Lab) -> None:
     dead, session = lab.session(), lab.session()
     task = lab.task()
@@ -240,6 +270,23 @@ def test_r17_what_the_store_says_is_ours_and_we_know_nothing_of_goes_back(lab: L
     assert lab.read(task).delivery == "queued"
 
 
+def test_r17_nonsense_that_is_said_to_be_ours_keeps_no_other_task_from_going_back(lab: Lab) -> None:
+    session = lab.session()
+    good = [lab.task(f"k{i}") for i in range(8)]
+    for task in good:
+        lab.claimed(session, task)
+    for n in range(8):
+        stream = f"nonsense{n}"
+        lab.store._writer.raw.execute(
+            "INSERT INTO journal VALUES ('evil', ?, 1, 'of a later version', 'x', 0, 0, '{}', 'x', x'00')", (stream,)
+        )
+        lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'evil', ?)", (session.id, stream))
+    session.held.clear()
+    for _ in range(2):
+        session.check_own()
+    assert {lab.read(task).delivery for task in good} == {"queued"}
+
+
 def test_r17_what_is_held_stays(lab: Lab) -> None:
     session = lab.session()
     task = lab.task()
@@ -255,6 +302,10 @@ def test_r17_tasks_that_cannot_be_read_starve_none_behind_them(lab: Lab, bad: in
     good = [lab.task(f"k{i}") for i in range(5)]
     for task in good:
         lab.claimed(dead, task)
+    lab.store._writer.raw.execute(
+        "INSERT INTO journal VALUES ('acme', '0-later', 1, 'of a later version', 'x', 0, 0, '{}', 'x', x'00')"
+    )
+    lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', '0-later')", (dead.id,))
     for n in range(bad):
         lab.store._writer.raw.execute("INSERT INTO inflight VALUES (?, 'acme', ?)", (dead.id, f"0-no-such-task-{n:03}"))
     lab.store.fence(dead.id, None, "dead")

@@ -376,6 +376,7 @@ COMMANDS: dict[str, Make] = {
     "intend_material": lambda _: intend(material="m2", digest=OTHER),
     "intend_again": lambda _: intend(again=True),
     "intend_in_doubt": lambda _: intend(token=IN_EPOCH, doubt=DOUBT),
+    "intend_in_doubt_unfenced": lambda _: intend(token=IN_EPOCH, doubt=replace(DOUBT, unfenced=True)),
     "intend_in_doubt_repeat": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("repeat",)),
     "intend_in_doubt_atomic": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, recovery=("atomic",)),
     "intend_in_doubt_again": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, again=True),

@@ -78,7 +78,7 @@ def _leased(task: str, session: str) -> t.Task:
 
 def _lost(key: t.Key, task: t.Task, command: t.Command) -> tuple[j.Happened, ...]:
     """What the end of an attempt does to the key, in the same change, as the engine asks for it."""
-    if not isinstance(command, t.Fail | t.Park | t.Block | t.LoseLease):
+    if not isinstance(command, t.Fail | t.Park | t.Block | t.Wait | t.LoseLease):
         return ()
     gone = isinstance(command, t.LoseLease)
     dead = isinstance(command, t.LoseLease) and command.proof == "dead"

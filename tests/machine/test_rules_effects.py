@@ -394,3 +394,13 @@ def test_r21_every_event_of_the_effect_moves_its_version() -> None:
     for event in events:
         after = c.apply_all(effect, (event,))
         assert after is not None and after.version == effect.version + 1, event.kind
+
+
+def test_r20_what_nothing_could_stop_needs_a_persons_word_in_another_epoch_too() -> None:
+    """The store may have forgotten a submission of a process without the kernel timer: no waiting teaches that it has stopped."""
+    assumed, worse = (
+        effect_of(c.Bench().do(c.intend(token=c.IN_EPOCH, doubt=replace(c.DOUBT, unfenced=unfenced))))
+        for unfenced in (False, True)
+    )
+    assert assumed.quiet and not assumed.open[0].beyond_proof
+    assert not worse.quiet and worse.open[0].beyond_proof

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from shared_cells import MINE, OTHER, SharedBench
-from task_cells import HOUR, K1, K2, NOW, SHARED, TaskBench, claim, fail, leased, leased_two, leased_unknown
+from task_cells import HOUR, K1, K2, NOW, SHARED, TaskBench, claim, fail, key_submitted, leased, leased_two, leased_unknown
 from task_cells import STATES as TASKS
 
 from semel.machine import effects as e
@@ -197,9 +197,26 @@ def test_r8_the_end_of_an_attempt_loses_its_submission_of_a_shared_key_and_nobod
     bench = SharedBench()
     bench.do(OTHER, bench.intend(OTHER))
     assert t.lose_shared(bench.key, MINE, 1, "ended") == ()
-    assert t.lose_shared(bench.key, OTHER, 2, "ended") == ()
     lost = t.lose_shared(bench.key, OTHER, 1, "fenced", fenced=True, dead=True)
     assert [(event.kind, event.fenced, event.dead) for event in lost] == [("lost", True, True)]  # type: ignore[attr-defined]
+
+
+def test_r8_a_later_end_loses_what_an_earlier_attempt_left_open_of_a_shared_key_and_quiets_no_sender() -> None:
+    bench = SharedBench()
+    bench.do(OTHER, bench.intend(OTHER))
+    assert t.lose_shared(bench.key, OTHER, 0, "ended") == ()
+    lost = t.lose_shared(bench.key, OTHER, 2, "fenced", fenced=True, dead=True)
+    assert [(event.kind, event.fenced, event.dead) for event in lost] == [("lost", False, False)]  # type: ignore[attr-defined]
+
+
+def test_r8_what_a_wait_loses_of_a_shared_key_is_looked_into_at_once() -> None:
+    bench = leased()
+    bench.do(t.Join(bench.token, SHARED, "mail"))
+    wait = t.Wait(bench.token, "w", "paid", 0, NOW)
+    bench.shared = {SHARED: key_submitted(OTHER)}
+    assert kinds(bench, wait)[-1] == "blocked"
+    bench.shared = {SHARED: key_submitted(bench.task.id)}
+    assert kinds(bench, wait)[-1] == "parked"
 
 
 def test_r8_the_fence_of_its_session_quiets_what_it_had_lost_of_a_shared_key() -> None:

@@ -11,6 +11,7 @@ from rivals import Doing
 
 from semel.errors import Misuse
 from semel.store.pglink import target
+from semel.store.places import place_of
 from semel.store.postgres import Postgres
 
 
@@ -107,6 +108,32 @@ def test_urls(url: str) -> None:
 def test_a_url_that_is_none_is_misuse() -> None:
     with pytest.raises(Misuse, match="postgresql://user@host"):
         target("postgresql://h/d?no_such_option=1")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://semel:s3cr/et@db.example/app",
+        "postgresql://semel:12/s3cr@db.example/app",
+        "postgresql://semel:12@s3cr@db.example:1/app",
+        "postgresql://semel:12#s3cr@db.example:1/app",
+        "postgresql://semel:s3cr?et@db.example/app",
+        "host=h password=s3cr dbname=d",
+        "password=s3cr://h",
+        "s3cr@h/d",
+    ],
+)
+def test_no_part_of_a_password_is_shown(url: str) -> None:
+    with pytest.raises(Misuse) as told:
+        place_of(url)
+    assert not any(part in str(told.value) for part in ("s3cr", "12", "et@"))
+    assert told.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:a%2Fb%40c%23@h:1,i:2/d", "postgresql://h,i:5/d", "postgresql://[::1]:5/d"])
+def test_what_is_escaped_and_what_libpq_takes_is_no_misuse(url: str) -> None:
+    found = target(url)
+    assert found.params.get("password", "a/b@c#") == "a/b@c#" and found.place.endswith("/d")
 
 
 def test_a_url_without_a_host_is_libpqs_own_default() -> None:

@@ -325,6 +325,13 @@ class TestFloors:
             now[0] += 0.01
         assert 7 <= looks[0] <= 12
 
+    def test_so_do_those_that_are_slow_again_and_again(self) -> None:
+        _, now, looks = self.floors(0.01)
+        for _ in range(1000):
+            assert self.look() == [Group("q", "k", 0, 500)]
+            now[0] += 0.01
+        assert 15 <= looks[0] <= 25
+
     def test_and_so_do_those_of_many_priorities(self) -> None:
         now, looks = [0.0], [0]
 
@@ -337,7 +344,21 @@ class TestFloors:
         for _ in range(1000):
             assert len(floors.groups([("q", "k")], look)) == 200
             now[0] += 0.003
-        assert 80 <= looks[0] <= 110
+        assert 15 <= looks[0] <= 25
+
+    def test_a_priority_that_has_run_empty_is_looked_at_all_the_same(self) -> None:
+        """While full looks are dear: what another process puts in there waits for none."""
+        now, there = [0.0], [Group("q", "k", 0, 500)]
+
+        def look(pairs: Any) -> list[Group]:
+            now[0] += 0.1
+            return there
+
+        floors = Floors(lambda: now[0])
+        floors.groups([("q", "k")], look)
+        there, now[0] = [], now[0] + 10
+        assert floors.groups([("q", "k")], look) == [Group("q", "k", 0, 500)]
+        assert floors.full_looks == 2
 
     def test_and_are_made_at_last(self) -> None:
         _, now, looks = self.floors(100.0)

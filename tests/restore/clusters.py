@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import psycopg
-from going_back import SET, TTL_MS
+from going_back import SET, TTL_MS, tell_witness, witnesses
 
 from pgserver import emptied
+from semel.store.pglink import target
 from semel.testing.postgres import Cluster
 
 
@@ -50,6 +51,7 @@ def store_on(server: Cluster, url: str, *, largest_ttl_ms: int = TTL_MS) -> Fixe
     """A store in its database `postgres`, that this machine has a witness of."""
     emptied(url)
     tell(server, SET.format("semel.meta", largest_ttl_ms))
+    tell_witness(witnesses(), target(url).place, largest_ttl_ms)
     return Fixed(url)
 
 

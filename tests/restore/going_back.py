@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -14,12 +15,26 @@ from urllib.parse import urlsplit
 import psycopg
 
 from pgserver import ALONE
+from semel.store.pglink import target
 from semel.store.postgres import Postgres
 from semel.store.sqlite import SQLite
 from semel.store.witness import Witness
 
 TTL_MS = 2000  # the largest that these stores permit
 SET = "INSERT INTO {} (name, value) VALUES ('largest_ttl_ms', '{}') ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
+
+def tell_witness(files: Iterable[Path], place: str, ttl_ms: int) -> None:
+    """What it remembers of the largest TTL is brought up to date, as by a process that works there."""
+    for file in files:
+        data = json.loads(file.read_text()) if file.exists() else {}
+        if data.get("place") == place:
+            file.write_text(json.dumps({**data, "largest_ttl_ms": ttl_ms}))
+
+
+def witnesses() -> list[Path]:
+    """Of databases, of this test run."""
+    return list((Path(os.environ["XDG_STATE_HOME"]) / "semel").glob("*.json"))
 
 
 class Place(Protocol):
@@ -85,6 +100,7 @@ class File:
 
     def permit(self, ttl_ms: int) -> None:
         self.sql(SET.format("meta", ttl_ms))
+        tell_witness([self.witness], str(self.path.resolve()), ttl_ms)
 
     def close(self) -> None:
         pass
@@ -135,6 +151,7 @@ class Database:
 
     def permit(self, ttl_ms: int) -> None:
         self.sql(SET.format("semel.meta", ttl_ms))
+        tell_witness(witnesses(), target(self.url).place, ttl_ms)
 
     def close(self) -> None:
         self._admin(*(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)" for name in self._made))

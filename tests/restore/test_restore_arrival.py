@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -348,11 +349,14 @@ def test_where_a_witness_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     file = StoreInfo("i", "a", 1, "sqlite", "/var/agent.db")
     base = StoreInfo("i", "a", 1, "postgres", "postgresql://h/d")
     assert path_of(file) == Path("/var/agent.db.witness")
-    assert path_of(base) == Path("/state/semel/i.json")
-    assert path_of(base._replace(tenant="a/c me")) == Path("/state/semel/i.a%2Fc%20me.json")
+    own = path_of(base)
+    assert own is not None and re.fullmatch(r"/state/semel/i\.[0-9a-f]{8}\.json", str(own))
+    assert path_of(base._replace(place="postgresql://h/copy")) != own, "a copy elsewhere has the same id"
+    assert path_of(base._replace(tenant="a/c me")) == own.with_name(own.name.replace(".json", ".a%2Fc%20me.json"))
     assert path_of(file._replace(place=":memory:")) is None
     monkeypatch.setenv("SEMEL_WITNESS", str(tmp_path))
-    assert path_of(file) == path_of(base) == tmp_path / "i.json"
+    found = path_of(file), path_of(base)
+    assert all(path is not None and path.parent == tmp_path and path.name.startswith("i.") for path in found), found
     assert path_of(file._replace(place=":memory:")) is None
 
 

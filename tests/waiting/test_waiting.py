@@ -242,6 +242,8 @@ def test_your_own_loop_is_told_that_it_must_come_back(tmp_path: Path) -> None:
         (lambda: semel.sleep(-HOUR), "takes a duration"),
         (lambda: semel.wait_for("paid", timeout=5), "timeout= is a duration"),  # type: ignore[arg-type]
         (lambda: semel.wait_for(""), "event must be text"),
+        (lambda: semel.sleep(timedelta.max), "more than 100 years"),
+        (lambda: semel.wait_for("paid", timeout=timedelta.max), "more than 100 years"),
     ],
 )
 def test_bad_waits_are_misuse_and_change_nothing(tmp_path: Path, call: Any, words: str) -> None:
@@ -249,6 +251,18 @@ def test_bad_waits_are_misuse_and_change_nothing(tmp_path: Path, call: Any, word
     with own.work("k", kind="loop") as work, pytest.raises(semel.Misuse, match=words):
         call()
     assert "waits" not in [event.kind for event in own.journal(work.ref)]
+    own.close()
+
+
+def test_a_hundred_years_can_be_recorded_and_a_timeout_below_nothing_is_over_at_once(tmp_path: Path) -> None:
+    own = semel.App(f"sqlite:///{tmp_path}/a.db")
+    with own.work("k", kind="loop") as work, pytest.raises(TimeoutError):
+        semel.wait_for("paid", timeout=timedelta.min)
+    with pytest.raises(semel.Unsettled), own.work("l", kind="loop") as later:
+        semel.sleep(timedelta(days=36525))
+    assert "waits" in [event.kind for event in own.journal(work.ref)] and "waits" in [
+        event.kind for event in own.journal(later.ref)
+    ]
     own.close()
 
 

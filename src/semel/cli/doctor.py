@@ -13,6 +13,7 @@ from semel.errors import Misuse
 from semel.model import Json
 from semel.store import sqlitefacts, sqlitefile
 from semel.store.places import Place, open_store, place_of
+from semel.store.witness import Witness
 
 STYLE = {"ok": "green", "warn": "yellow", "danger": "bold red"}
 TONE = {"ok": "good", "warn": "wait", "danger": "bad"}
@@ -119,6 +120,11 @@ def _permit(url: str, seconds: float) -> None:
         if longer > seconds * 1000:
             raise Misuse(f"a process with a lease of {longer / 1000:g} s is at work; stop it first, or write more than that")
         store.permit_ttl(int(seconds * 1000))
+        witness = Witness(store.info, store.missing)
+        witness.trusted = (kept := witness.load()) is not None and kept.seen.epoch == store.info.epoch
+        if kept is not None and witness.trusted:
+            witness.adopt(kept.seen)
+            witness.known(store.info)
     finally:
         store.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from semel.engine import recover
@@ -133,7 +133,8 @@ class Attempt:
 
     def doubt(self, scope: str) -> e.Doubt | None:
         """R20: what the store may have forgotten of this task's effects, or of the tenant's keys."""
-        return self.desk.standing.epoch.doubt(self.ledger.state if scope == "task" else None)
+        doubt = self.desk.standing.epoch.doubt(self.ledger.state if scope == "task" else None)
+        return doubt and replace(doubt, unfenced=self.desk.store.info.unfenced)
 
     def abandon(self, key: str) -> None:
         """R17: the caller is gone before it called. If its intent landed, it is disproved: nothing was sent.

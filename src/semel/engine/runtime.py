@@ -87,7 +87,7 @@ class Runtime:
     ) -> None:
         self.lock = threading.Lock()
         clock = clock or Clock()
-        self.witness = Witness(store.info)
+        self.witness = Witness(store.info, store.missing)
         self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store), tenant)
         self.effects = effects
         self.ttl = ttl
@@ -105,7 +105,7 @@ class Runtime:
 
     def _come(self) -> None:
         """Whether what this process sees from now on is a measure: the store is new, or holds what was witnessed (R19)."""
-        store = self.desk.store
+        store, missing = self.desk.store, ""
         if not store.created:
             kept = self.witness.load()
             self.witness.trusted, missing, _ = asked(self.witness, self.desk, kept, store.info)
@@ -117,6 +117,8 @@ class Runtime:
             self.witness.trusted = True
             self.witness.save()
         store.attach(self.witness.evidence)
+        if not missing:  # else an epoch is about to begin, and who accepts tasks should know it
+            self.desk.standing.read()  # now, where no event loop waits for it
 
     def session(self) -> Session:
         """This process's session; a new one if the old one was fenced and none of its code still runs.
@@ -153,10 +155,19 @@ class Runtime:
         if self._arrival is None:
             self._arrival = Arrival(self.desk, self.witness, ttl=self.ttl)
         epoch = self.witness.seen.epoch
+        self.witness.arriving = True
         self._arrival.look()
-        self._arrival = None
+        self._arrival, self.witness.arriving = None, False
+        self._note_unfenced()
         if self.witness.seen.epoch != epoch:
             self.learnt.forget(set())
+
+    def _note_unfenced(self) -> None:
+        """Once for each store: what this process sends, nothing can stop (R4), and a store that went back must know it (R20)."""
+        info = self.desk.store.info
+        if self.unfenced and not info.unfenced and info.tenant is None:
+            self.desk.store.note_unfenced()
+            self.witness.known(self.desk.store.info)
 
     def _fenced(self, why: str) -> None:
         if not self.desk.store.still_here():  # what waits can never land: answer it now, not when patience is over

@@ -116,7 +116,8 @@ class Session:
 
     def guard(self) -> Guard:
         """Under which claims and intents land."""
-        return Guard(self.id, self.epoch, self.number)
+        seen = self.witness.seen if self.witness is not None else None
+        return Guard(self.id, self.epoch, self.number, seen.row if seen is not None and seen.epoch == self.epoch else None)
 
     def alive(self) -> bool:
         """Whether calls may start: not fenced, and before the local deadline (R15)."""
@@ -200,6 +201,8 @@ class Session:
         if not self.fenced:
             self.fenced = why
             log.error("semel: session %s is fenced: %s", self.id, why)
+            if self.witness is not None:
+                self.witness.save(ask=False)  # whoever comes next must know what this process saw
             self._on_fenced(why)
 
     # --- looking after others ---
@@ -207,6 +210,9 @@ class Session:
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
+            if self.witness is not None and (gone := self.desk.store.missing(self.witness.seen)):
+                self.fence_self(f"the store went back: it does not hold {gone}, which it had acknowledged")
+                return
             if self.witness is not None and self.number:
                 number, at = self.number, self.desk.clock.wall_ms()
                 self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
@@ -219,7 +225,7 @@ class Session:
     def watch(self) -> None:
         """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead."""
         rows = [row for row in self.desk.store.sessions() if row.id != self.id]
-        now = self.desk.clock.boot()
+        now, longest = self.desk.clock.boot(), self.desk.store.info.largest_ttl_ms
         self._watched = {row.id: self._watched[row.id] for row in rows if row.id in self._watched}
         for row in rows:
             seen = self._watched.get(row.id)
@@ -232,7 +238,7 @@ class Session:
                 gap = now - seen.last_look
                 seen.still_seconds += gap if gap <= self.ttl / 2 else 0.0
                 seen.last_look = now
-                if seen.still_seconds >= row.ttl_ms / 1000:
+                if seen.still_seconds >= min(row.ttl_ms, longest) / 1000:
                     self.fence(row, "watched")
 
     def knows_dead(self, row: SessionRow) -> bool:
@@ -285,9 +291,15 @@ class Session:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
         unknown = {(row.tenant, row.task) for row in self.desk.store.held(self.id)} - self.held
         for tenant, task in unknown & self.strange:
-            ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
-            if ledger is not None and ledger.state.session == self.id:
-                land(ledger, tasks.Park(ledger.state.token, "its own session holds it no more", self.desk.clock.wall_ms()))
+            try:
+                ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
+                if ledger is not None and ledger.state.session == self.id:
+                    why = "its own session holds it no more"
+                    land(ledger, tasks.Park(ledger.state.token, why, self.desk.clock.wall_ms()))
+            except StoreUnavailable:
+                raise
+            except Exception:  # one tenant's nonsense must not keep the others' tasks from going back
+                log.exception("semel: task %s cannot be given back, and is passed over", task)
         self.strange = unknown
 
 

@@ -11,10 +11,14 @@ RETURNED = "returned"
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20)."""
+    """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20).
+
+    unfenced: by a process that nothing could stop, for all that is known (R4).
+    """
 
     epoch: int
     since: int
+    unfenced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,8 +324,8 @@ def _assumed(effect: Effect | None, c: Intend, doubt: Doubt) -> j.Assumed:
     return j.Assumed(
         c.key, n=len(effect.sent) + 1 if effect else 1, name=c.name, task=c.task, attempt=c.attempt, token=c.token,
         since=doubt.since, args=None if recorded else c.args, digest="" if recorded else c.digest,
-        material=c.material if effect is None else "",
-        occurrence=c.occurrence, generation=c.generation, recovery=c.recovery, unfenced=c.unfenced,
+        material=c.material if effect is None else "", occurrence=c.occurrence, generation=c.generation, recovery=c.recovery,
+        unfenced="process" if doubt.unfenced else c.unfenced,
     )  # fmt: skip
 
 

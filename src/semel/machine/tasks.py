@@ -354,7 +354,8 @@ def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusa
     why = f"waits for {c.event}" if c.event else "sleeps"
     before = (*_lose_submitted(task, why), *begins)
     come = c.event in task.signals or bool(known and known.over) or 0 < until <= c.at
-    unknown = task.submitted or _unknown(task, shared)  # it is looked into at once, and not after the wait
+    own = [key for key in _in_flight(task, shared) if key not in shared or shared[key].owner == task.id]
+    unknown = own or _unknown(task, shared)  # it is looked into at once, and not after the wait
     if come or task.ending or unknown:
         return e.Decision((*before, j.Parked(why, c.at)))
     return e.Decision((*before, j.Parked(why, until, c.key) if until else j.Blocked(why, c.key)))
@@ -415,13 +416,17 @@ def next_token(key: Key, epoch: int) -> int:
 def lose_shared(
     key: Key, task: str, attempt: int, why: str, *, fenced: bool = False, dead: bool = False
 ) -> tuple[j.Happened, ...]:
-    """R2 for a tenant-scoped key: the open submissions of an attempt that ends are lost, in the key's stream."""
+    """R2 for a tenant-scoped key: the open submissions of an attempt that ends are lost, in the key's stream.
+
+    Those of its task's earlier attempts are lost too; who sent them is not known to be gone.
+    """
     lost: list[j.Happened] = []
     for s in key.effect.open if key.effect else ():
-        if (s.task, s.attempt) == (task, attempt):
+        if s.task == task and s.attempt <= attempt:
+            gone = fenced and s.attempt == attempt
             if not s.lost:
-                lost.append(j.Lost(key.effect.key, s.n, why, fenced=fenced, dead=dead))  # type: ignore[union-attr]
-            elif fenced and not s.fenced:
+                lost.append(j.Lost(key.effect.key, s.n, why, fenced=gone, dead=gone and dead))  # type: ignore[union-attr]
+            elif gone and not s.fenced:
                 lost.append(j.SenderGone(key.effect.key, s.n, dead))  # type: ignore[union-attr]
     return tuple(lost)
 

@@ -33,6 +33,7 @@ class Facts:
     heads: dict[Stream, Head] = field(default_factory=dict)
     keys: dict[tuple[str, str, str], str] = field(default_factory=dict)
     sessions: dict[str, SessionFacts] = field(default_factory=dict)
+    held: dict[tuple[str, str, int, bytes], bool] = field(default_factory=dict)  # of each guard's `seen`
     epoch: int = 0
     ids: dict[tuple[str, str, int], str | None] = field(default_factory=dict)
 
@@ -155,6 +156,8 @@ def unguarded(guard: Guard, facts: Facts) -> str:
         return f"the store is in epoch {facts.epoch}, this session of {guard.epoch}"
     if session.beat < guard.beat:
         return "the store holds an older beat than it acknowledged: it went back"
+    if guard.seen is not None and not facts.held.get(guard.seen):
+        return f"the store does not hold row {guard.seen[2]} of {guard.seen[1]}, which it acknowledged: it went back"
     return ""
 
 

@@ -26,11 +26,15 @@ class Head(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5)."""
+    """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5).
+
+    seen: the last row that its process saw acknowledged (tenant, stream, seq, hash): a store that does not hold it went back.
+    """
 
     session: str
     epoch: int
     beat: int
+    seen: tuple[str, str, int, bytes] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +68,10 @@ class Change:
 class ClaimUnit:
     """Take up to `limit` tasks that are due. decide(tenant, rows) gives the change that claims one, and what it becomes.
 
-    A task for which it gives None, or raises, is passed over: the next one is looked at in its place. Units may be given
-    again (R7), so it may be asked twice. task: claim this one (tenant, id), due or not, instead of looking in the queues.
-    tenant: only tasks of this one; those of others in the same queues are walked past.
+    A task for which it gives None, or raises, is passed over: the next one is looked at in its place, and the next claims
+    may begin behind it for a while. Units may be given again (R7), so it may be asked twice. task: claim this one (tenant,
+    id), due or not, instead of looking in the queues. tenant: only tasks of this one; those of others in the same queues are
+    walked past.
     """
 
     guard: Guard
@@ -180,8 +185,8 @@ class StoreInfo(NamedTuple):
 
     place: where it is, without a password. durability: of what was acknowledged, if its server is lost: "alone" (it is
     lost too), "synchronous" (a standby has it), "asynchronous" (a standby takes over without the last of it).
-    largest_ttl_ms: the largest TTL that a session may have. tenant: the only one that this handle's database role may
-    touch; None: there is no such fence.
+    largest_ttl_ms: the largest TTL that a session may have. unfenced: a process without the kernel timer has worked.
+    tenant: the only one that this handle's database role may touch; None: there is no such fence.
     """
 
     id: str
@@ -192,6 +197,7 @@ class StoreInfo(NamedTuple):
     durability: str = "alone"
     largest_ttl_ms: int = LARGEST_TTL_MS
     tenant: str | None = None
+    unfenced: bool = False
 
 
 class Witnessed(NamedTuple):
@@ -250,6 +256,10 @@ class Store(Protocol):
 
     def permit_ttl(self, ms: int) -> None:
         """The largest TTL that a session may have from now on, milliseconds (R20)."""
+        ...
+
+    def note_unfenced(self) -> None:
+        """A process that nothing can stop works from now on: what it sent may act later, in another epoch too (R4, R20)."""
         ...
 
     def missing(self, seen: Witnessed) -> str:

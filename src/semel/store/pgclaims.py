@@ -2,7 +2,7 @@
 
 A full look asks the index for the ranks of each (queue, kind) and the least due of each: its floor. It costs as much as
 there are ranks, and dead entries before the first living one. While that is little, every look is a full one; else full
-looks take a tenth of the time, and in between one starts at the floors. What others put below a floor waits for the next.
+looks take a tenth of the time at most, and in between one starts at the floors. What others put below a floor waits for the next.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from semel.machine.projection import ReadyRow
 from semel.store.passed import Passed
 
 CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64
+NOISE_SECONDS, LOOKS = 0.003, 3  # one look may have had to wait for something else; three in a row that took so long did not
 SHARE = 10  # a full look of one second is followed by so many seconds without
+SELDOM, POLL_SECONDS = 50, 1.0  # it is made no oftener than so, as long as nothing waits for it longer than a poll
 COMMIT_SECONDS = 2.0  # what was put in so long ago has been committed, or never will be
 LONGEST_SECONDS = 5.0  # without a full look
 
@@ -42,6 +44,7 @@ class Floors:
         self._floors: dict[Pair, dict[int, int]] = {}
         self._full_after: dict[Pair, float] = {}
         self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
+        self._took: deque[float] = deque(maxlen=LOOKS)  # seconds
         self.full_looks = 0
         self.passed = Passed()
 
@@ -63,12 +66,15 @@ class Floors:
 
     def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
         seconds = self._clock() - began
-        cheap = seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
-        pause = 0.0 if cheap else min(LONGEST_SECONDS, seconds * SHARE)
         with self._lock:
+            self._took.append(seconds)
+            quick = len(self._took) < LOOKS or min(self._took) < NOISE_SECONDS
+            cheap = quick and seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
+            pause = 0.0 if cheap else min(LONGEST_SECONDS, max(seconds * SHARE, min(POLL_SECONDS, seconds * SELDOM)))
             self.full_looks += 1
             for pair in pairs:
-                self._floors[pair] = {}
+                # a rank that has run empty keeps its floor: what others put in there is seen without a full look
+                self._floors[pair] = dict(self._floors.get(pair, {})) if pause else {}
                 self._full_after[pair] = self._clock() + pause
             for group in found:
                 self._floors[group.queue, group.kind][group.rank] = group.floor

@@ -63,10 +63,11 @@ class Target:
 
 def target(url: str) -> Target:
     """What a URL (or a libpq connection string) names. `?pgbouncer=1` is ours. Raises `Misuse`."""
-    pgbouncer = False
+    pgbouncer, cut_off = False, ""
     try:
         if "://" in url:
             parts = urlsplit(url)
+            cut_off = parts.fragment
             query = parse_qsl(parts.query, keep_blank_values=True)
             pgbouncer = any(name == "pgbouncer" and value not in ("", "0", "false") for name, value in query)
             rest = urlencode([(name, value) for name, value in query if name != "pgbouncer"])
@@ -74,8 +75,21 @@ def target(url: str) -> Target:
         given = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
     except (psycopg.Error, ValueError) as error:
         raise Misuse(f"{type(error).__name__} in the store's URL; write it so: postgresql://user@host:5432/database") from None
+    if cut_off or _torn(given):
+        raise Misuse(
+            "the store's URL does not come apart into a user, a password, a host, a port and a database (it is not shown here, "
+            "for its password): in a user's name or a password write / as %2F, @ as %40, : as %3A, ? as %3F, # as %23, % as %25"
+        )
     place = f"postgresql://{given.get('host', '')}:{given.get('port', '5432')}/{given.get('dbname', '')}"
     return Target({**DEFAULTS, **given}, pgbouncer, place)
+
+
+def _torn(given: Mapping[str, str]) -> bool:
+    """Whether a part of a password seems to stand where it would be shown: it held a sign at which a URL is taken apart."""
+    ports = [port.strip() for port in given.get("port", "").split(",")]
+    return any("@" in given.get(name, "") for name in ("host", "hostaddr", "dbname")) or not all(
+        port.isdecimal() for port in ports if port
+    )
 
 
 class Raw(psycopg.Connection[tuple[Any, ...]]):

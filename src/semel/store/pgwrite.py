@@ -12,7 +12,7 @@ from psycopg import errors
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
-from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Head, Landed, Outcome, Unit
+from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
 from semel.store.passed import BEFORE_ALL, Asked, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
@@ -48,7 +48,7 @@ class Transaction:
         if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
             return [Landed() for _ in units]  # barriers
         first: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
-        self._begin(first, [change for _, change in changes], [claim.guard.session for _, claim in claims])
+        self._begin(first, [change for _, change in changes], [claim.guard for _, claim in claims])
         batch, outcomes = self._judge(changes)
         calls = self._writing(batch.writes())
         told = batch.told
@@ -77,14 +77,20 @@ class Transaction:
 
     # --- reading ---
 
-    def _begin(self, first: Sequence[Call], changes: Sequence[Change], sessions: Iterable[str]) -> None:
+    def _begin(self, first: Sequence[Call], changes: Sequence[Change], claims: Iterable[Guard]) -> None:
         """One round trip: the transaction is open, what must not move is locked, what is there is known."""
-        guards = sorted({c.guard.session for c in changes if c.guard} | set(sessions))
+        given = [*(c.guard for c in changes if c.guard), *claims]
+        guards = sorted({guard.session for guard in given})
+        newest = {guard.session: guard.seen for guard in given if guard.seen is not None}  # who holds it holds all before
         streams = sorted({(p.tenant, p.stream) for c in changes for p in c.parts} | _checked(changes))
         keys = sorted({c.create[:3] for c in changes if c.create})
         calls: list[Call] = [*first]
         if guards:
             calls += [("lock_living", {"ids": text_array(guards)}), ("guards", {"ids": text_array(guards)})]
+        if newest:
+            owners, names, seqs, _ = zip(*newest.values(), strict=True)
+            rows = {"tenants": text_array(owners), "streams": text_array(names), "seqs": int_array(seqs)}
+            calls.append(("hashes", rows))
         calls += _locking(changes)
         if streams:
             calls.append(("heads", _streams(streams)))
@@ -96,6 +102,8 @@ class Transaction:
         for id, epoch, beat, fenced, store in answers.get("guards", ()):
             self._facts.sessions[id] = SessionFacts(epoch, beat, fenced, id in living)
             self._facts.epoch = store
+        there = {(*row[:3], bytes(row[3])) for row in answers.get("hashes", ())}
+        self._facts.held = {g.seen: newest[g.session] in there for g in given if g.seen is not None}
         self._facts.heads = {(row[0], row[1]): Head(row[2], row[3]) for row in answers.get("heads", ())}
         self._facts.keys = {(row[0], row[1], row[2]): row[3] for row in answers.get("keys", ())}
 

@@ -22,8 +22,9 @@ def place_of(url: str) -> Place:
     if scheme in ("postgresql", "postgres") and colon:
         return Place("postgres", url, _postgres().target(url).place)
     if scheme != "sqlite" or not colon:
+        shown = f" ({scheme[:20]!r})" if colon and scheme.isalnum() else ""  # what is no URL may hold a password anywhere
         raise Misuse(
-            f"the store's URL has no scheme that semel knows ({scheme.partition(':')[0][:20]!r}); write "
+            f"the store's URL has no scheme that semel knows{shown}; write "
             f"semel.App('sqlite:///agent.db') or semel.App('postgresql://user@host/database')"
         )
     file = rest.removeprefix("/")

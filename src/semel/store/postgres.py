@@ -97,6 +97,7 @@ class Postgres:
         self.info = StoreInfo(
             meta["id"], meta["application"], int(meta["epoch"]), "postgres", self._where.place,
             pgschema.durability(found, several=self._where.several), int(meta.get("largest_ttl_ms", LARGEST_TTL_MS)), tenant,
+            "unfenced" in meta,
         )  # fmt: skip
 
     def _check(self, link: Link) -> None:
@@ -170,6 +171,11 @@ class Postgres:
     def permit_ttl(self, ms: int) -> None:
         """The largest TTL that a session may have from now on."""
         self._reader.transaction(("put_meta", ("largest_ttl_ms", str(ms))))
+        self.reread()
+
+    def note_unfenced(self) -> None:
+        """A process that nothing can stop works from now on."""
+        self._reader.transaction(("put_meta", ("unfenced", "1")))
         self.reread()
 
     def missing(self, seen: Witnessed) -> str:

@@ -186,12 +186,20 @@ class SQLite:
         meta = dict(self._writer.all("meta"))
         largest = int(meta.get("largest_ttl_ms", LARGEST_TTL_MS))
         shown = self.place if self._path is None else str(self._path.resolve())
-        self.info = StoreInfo(meta["id"], meta["application"], int(meta["epoch"]), "sqlite", shown, largest_ttl_ms=largest)
+        self.info = StoreInfo(
+            meta["id"], meta["application"], int(meta["epoch"]), "sqlite", shown, largest_ttl_ms=largest,
+            unfenced="unfenced" in meta,
+        )  # fmt: skip
         return self.info
 
     def permit_ttl(self, ms: int) -> None:
         """The largest TTL that a session may have from now on."""
         self._beats.change("put_meta", ("largest_ttl_ms", str(ms)))
+        self.reread()
+
+    def note_unfenced(self) -> None:
+        """A process that nothing can stop works from now on."""
+        self._beats.change("put_meta", ("unfenced", "1"))
         self.reread()
 
     def missing(self, seen: Witnessed) -> str:
@@ -413,7 +421,13 @@ class _Transaction:
 
     def _begin(self) -> None:
         """A batch that knows nothing yet, and reads what the one before has written."""
-        self.facts = Facts(heads=_Asked(self._head), keys=_Asked(self._key), sessions=_Asked(self._session), ids=_Asked(self._id))
+        self.facts = Facts(
+            heads=_Asked(self._head),
+            keys=_Asked(self._key),
+            sessions=_Asked(self._session),
+            ids=_Asked(self._id),
+            held=_Asked(self._holds),
+        )
         self.batch = Batch(self.facts)
 
     def _all(self, name: str, params: Sequence[Any]) -> list[Any]:
@@ -436,6 +450,10 @@ class _Transaction:
             return None
         self.facts.epoch = row[3]
         return SessionFacts(row[0], row[1], row[2], living=True)
+
+    def _holds(self, seen: tuple[str, str, int, bytes]) -> bool:
+        found = self._first("hash_at", seen[:3])
+        return found is not None and found[0] == seen[3]
 
     def _id(self, row: tuple[str, str, int]) -> str | None:
         found = self._first("id_at", row)

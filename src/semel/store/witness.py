@@ -9,18 +9,19 @@ stays. Without a file a process has no witness at first, and watches for those w
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from semel.errors import Misuse
-from semel.store.contract import Change, Landed, StoreInfo, Unit, Witnessed
+from semel.errors import Misuse, StoreUnavailable
+from semel.store.contract import LARGEST_TTL_MS, Change, Landed, StoreInfo, Unit, Witnessed
 
 VARIABLE = "SEMEL_WITNESS"
 SAVE_SECONDS = 1.0  # how often the file is written at most, but for beats
@@ -34,14 +35,20 @@ class Kept(NamedTuple):
     place: str
     durability: str
     seen: Witnessed
+    largest_ttl_ms: int = LARGEST_TTL_MS
+    unfenced: bool = False
 
 
 def path_of(info: StoreInfo) -> Path | None:
-    """Where the witness of a store is kept; None: nowhere, since the store lives in this process alone."""
+    """Where the witness of a store is kept; None: nowhere, since the store lives in this process alone.
+
+    The name holds the place: a copy of a database elsewhere has the same id. A tenant's role sees its own rows alone.
+    """
     if info.place == ":memory:":
         return None
     given = os.environ.get(VARIABLE)
-    name = f"{info.id}.json" if info.tenant is None else f"{info.id}.{quote(info.tenant, safe='')}.json"  # it sees its own alone
+    digest = hashlib.sha256(info.place.encode()).hexdigest()[:8]
+    name = f"{info.id}.{digest}.json" if info.tenant is None else f"{info.id}.{digest}.{quote(info.tenant, safe='')}.json"
     if given:
         return Path(given) / name
     if info.dialect == "sqlite":
@@ -50,20 +57,32 @@ def path_of(info: StoreInfo) -> Path | None:
     return Path(state) / "semel" / name
 
 
+def elsewhere(path: Path, info: StoreInfo) -> list[Path]:
+    """Witnesses of the same store at other places: a hint, where there is none of this place."""
+    if path.name.endswith(".witness"):
+        return []
+    tail = path.name[len(info.id) + 9 :]  # behind the digest
+    return [found for found in path.parent.glob(f"{info.id}.????????{tail}") if found != path]
+
+
 class Witness:
     """One process's witness of one store."""
 
-    def __init__(self, info: StoreInfo) -> None:
+    def __init__(self, info: StoreInfo, missing: Callable[[Witnessed], str] = lambda seen: "") -> None:
         check_folder()
-        self._info = info
+        self._info, self._missing = info, missing
         self.path = path_of(info)
         self._seen = Witnessed(info.epoch, None, None)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._written = ""  # what this process wrote last
         self._saved_at = -SAVE_SECONDS
         self._beating = False
+        self._fresh = False  # `_info` is what the store says of itself now, and not when this process came
         self._new = True  # something is known that the file may not hold
         self._complained = False
         self.trusted = False  # what this process sees is a measure: it knows, or has watched, that the store did not go back
+        self.arriving = False  # it is finding out whether the store went back
+        self.arrived = False  # it has found out, and has had a session since
 
     # --- what is seen ---
 
@@ -74,7 +93,9 @@ class Witness:
 
     def evidence(self) -> tuple[Witnessed, ...]:
         """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
-        self.save()  # whoever comes next must know it, even if this process goes
+        if self.arriving:  # it looks into that itself, and may find that a new epoch must begin
+            return ()
+        self.save(ask=False)  # whoever comes next must know it, even if this process goes
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
         return (self._seen, kept.seen) if kept is not None and kept.place == self._info.place else (self._seen,)
 
@@ -86,7 +107,15 @@ class Witness:
         with self._lock:
             self._info = info
             if self._seen.epoch < info.epoch:
-                self._seen, self._new = Witnessed(info.epoch, None, None), True
+                row = self._seen.row
+                began = row if row is not None and row[0] == "" else None  # it was this process that began the epoch
+                self._seen, self._new = Witnessed(info.epoch, began, None, self._seen.at if began else 0), True
+
+    def known(self, info: StoreInfo) -> None:
+        """The store says this of itself now."""
+        with self._lock:
+            self._info, self._new, self._fresh = info, True, True
+        self.save()
 
     def adopt(self, seen: Witnessed) -> None:
         """What the file said, and the store holds: a measure for this process too."""
@@ -95,17 +124,19 @@ class Witness:
                 self._seen, self._new = seen, False
 
     def committed(self, units: Sequence[Unit], outcomes: Sequence[object]) -> None:
-        """A transaction was acknowledged: its last row is held from now on."""
+        """A transaction was acknowledged: its last row is held from now on. The first is put on file at once."""
+        first = False
         for unit, outcome in zip(reversed(units), reversed(outcomes), strict=True):
             if isinstance(unit, Change) and unit.parts and isinstance(outcome, Landed) and unit.parts[-1].rows:
                 row = unit.parts[-1].rows[-1]
+                first = self._seen.row is None
                 with self._lock:
                     self._seen = self._seen._replace(
                         row=(row.tenant, row.stream, row.seq, row.hash), at=max(row.at, self._seen.at)
                     )
                     self._new = True
                 break
-        if not self._beating and time.monotonic() - self._saved_at >= SAVE_SECONDS:
+        if first or (not self._beating and time.monotonic() - self._saved_at >= SAVE_SECONDS):
             self.save()
 
     def beaten(self, session: str, number: int, info: StoreInfo, epoch: int, at: int) -> None:
@@ -114,39 +145,47 @@ class Witness:
             if self._seen.epoch == epoch:
                 self._info = info
                 self._seen, self._new = self._seen._replace(beat=(session, number), at=max(at, self._seen.at)), True
-        self._beating = True
+        self._beating = self._fresh = True
         self.save()
 
     # --- the file ---
 
     def load(self) -> Kept | None:
-        """What the file holds; None if there is none, or it is of another store."""
+        """What the file holds (of another place, where there is none of this); None if there is none, or of another store."""
         if self.path is None:
             return None
+        text = self._text(self.path)
+        if text is None:
+            found = [kept for path in elsewhere(self.path, self._info) if (kept := self._parsed(path, self._text(path)))]
+            return max(found, key=lambda kept: (kept.seen.epoch, kept.seen.at), default=None)
+        return self._parsed(self.path, text)
+
+    def _text(self, path: Path) -> str | None:
         try:
-            data = json.loads(self.path.read_text("utf-8"))
-            row, beat = data["row"], data["beat"]
-            seen = Witnessed(
-                int(data["epoch"]),
-                (str(row[0]), str(row[1]), int(row[2]), bytes.fromhex(row[3])) if row else None,
-                (str(beat[0]), int(beat[1])) if beat else None,
-                int(data["at"]),
-            )
-            kept = Kept(str(data["store"]), str(data["place"]), str(data["durability"]), seen)
+            return path.read_text("utf-8")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            log.warning("semel: the witness %s cannot be read (%s), and counts for nothing", self.path, error)
+        except (OSError, ValueError) as error:
+            log.warning("semel: the witness %s cannot be read (%s), and counts for nothing", path, error)
+            return None
+
+    def _parsed(self, path: Path, text: str | None) -> Kept | None:
+        if text is None:
+            return None
+        try:
+            kept = kept_of(text)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            log.warning("semel: the witness %s cannot be read (%s), and counts for nothing", path, error)
             return None
         if kept.store != self._info.id:
             log.warning("semel: %s was another store when this machine last saw it; it is taken for a new one", self._info.place)
             return None
         return kept
 
-    def save(self) -> None:
-        """Write the file, whole or not at all. One that knows of a later epoch, or of something later, is left alone.
-
-        Nothing is written before this process can trust what it sees: the file may be all that shows that the store went back.
+    def save(self, *, ask: bool = True) -> None:
+        """Write the file, whole or not at all. One that knows of a later epoch, or of something later, is left alone, and so is
+        one that another process wrote, until the store was asked (ask) whether it still holds that: it may be all that shows
+        that the store went back. For the same reason nothing is written before this process can trust what it sees.
         """
         if self.path is None or not self.trusted:
             return
@@ -156,9 +195,11 @@ class Witness:
             self._saved_at = time.monotonic()
             seen, info = self._seen, self._info
             try:
-                if self._is_later(seen):
+                text = self._text(self.path)
+                kept = self._parsed(self.path, text) if text != self._written else self._own()
+                if kept is not None and not self._gives_way(kept, seen, text, ask):
                     return
-                self._write(self.path, seen, info)
+                self._write(self.path, seen, info, kept)
                 self._new = False
             except OSError as error:
                 if not self._complained:
@@ -169,19 +210,33 @@ class Witness:
                     )  # fmt: skip
                 self._complained = True
 
-    def _is_later(self, seen: Witnessed) -> bool:
-        assert self.path is not None
-        try:
-            data = json.loads(self.path.read_text("utf-8"))
-            return bool(data["store"] == self._info.id and (data["epoch"], data["at"]) > (seen.epoch, seen.at))
-        except (OSError, ValueError, KeyError, TypeError):
-            return False
+    def _own(self) -> Kept | None:
+        return kept_of(self._written) if self._written else None
 
-    def _write(self, path: Path, seen: Witnessed, info: StoreInfo) -> None:
+    def _gives_way(self, kept: Kept, seen: Witnessed, text: str | None, ask: bool) -> bool:
+        if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):
+            return False
+        if text == self._written or kept.seen.epoch < seen.epoch:
+            return True
+        if not ask:
+            return False
+        try:
+            gone = self._missing(kept.seen)
+        except StoreUnavailable:
+            return False
+        if gone:
+            log.error("semel: the store %s went back: it does not hold %s", self._info.place, gone)
+        return not gone
+
+    def _write(self, path: Path, seen: Witnessed, info: StoreInfo, kept: Kept | None) -> None:
+        before = kept if kept is not None and kept.seen.epoch == seen.epoch else None
+        durability = "asynchronous" if before and before.durability == "asynchronous" else info.durability  # it had one
         row = [*seen.row[:3], seen.row[3].hex()] if seen.row else None
         text = json.dumps({
-            "store": info.id, "place": info.place, "durability": info.durability, "epoch": seen.epoch, "row": row,
+            "store": info.id, "place": info.place, "durability": durability, "epoch": seen.epoch, "row": row,
             "beat": list(seen.beat) if seen.beat else None, "at": seen.at,
+            "largest_ttl_ms": before.largest_ttl_ms if before and not self._fresh else info.largest_ttl_ms,
+            "unfenced": info.unfenced or bool(before and before.unfenced),
         })  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
@@ -191,9 +246,26 @@ class Witness:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
+            self._written = text
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+
+def kept_of(text: str) -> Kept:
+    """What a file's text holds. Raises ValueError, KeyError, TypeError or IndexError."""
+    data = json.loads(text)
+    row, beat = data["row"], data["beat"]
+    seen = Witnessed(
+        int(data["epoch"]),
+        (str(row[0]), str(row[1]), int(row[2]), bytes.fromhex(row[3])) if row else None,
+        (str(beat[0]), int(beat[1])) if beat else None,
+        int(data["at"]),
+    )
+    return Kept(
+        str(data["store"]), str(data["place"]), str(data["durability"]), seen, int(data["largest_ttl_ms"]),
+        bool(data["unfenced"]),
+    )  # fmt: skip
 
 
 def check_folder() -> None:

@@ -185,6 +185,25 @@ class GoingBack:
         assert store.missing(Witnessed(epoch, row, (guard.session, 1))) == ""
         assert store.missing(Witnessed(epoch, row, (guard.session, 0))) == "", "it has beaten since"
 
+    def test_no_guard_holds_where_what_was_acknowledged_is_not_there(self, make_store: Make) -> None:
+        """Between two beats the store may go back, and nobody connects anew: each claim and intent looks."""
+        store = make_store()
+        guard = session(store)
+        change, stream = Stream("s").then()
+        assert one(store, change) == Landed()
+        seen = (stream.tenant, "s", stream.head.seq, stream.head.hash)
+        assert one(store, task("k")[0]) == Landed()
+        for lost in ((*seen[:2], seen[2] + 1, seen[3]), (*seen[:3], bytes(32)), ("zeta", *seen[1:])):
+            blind = replace(guard, seen=lost)
+            assert isinstance(one(store, stream.then(guard=blind)[0]), Fenced), lost
+            assert isinstance(one(store, claiming(blind)), Fenced), lost
+        aware = replace(guard, seen=seen)
+        outcomes = commit(
+            store, Stream("t").then(guard=replace(guard, seen=(*seen[:3], bytes(32))))[0], stream.then(guard=aware)[0]
+        )
+        assert outcomes[1] == Landed(), "who holds the newest holds all before"
+        assert one(store, claiming(aware)) != Fenced("")
+
     def test_the_highest_time_is_the_journals(self, make_store: Make) -> None:
         store = make_store()
         assert store.highest_at(None) == store.highest_at(AT) == 0

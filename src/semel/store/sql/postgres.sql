@@ -62,6 +62,13 @@ CROSS JOIN LATERAL (
     SELECT t.task FROM semel.task_key t WHERE t.tenant = k.tenant AND t.kind = k.kind AND t.key = k.key
 ) AS t;
 
+-- name: hashes
+SELECT k.tenant, k.stream, k.seq, j.hash
+FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)
+CROSS JOIN LATERAL (
+    SELECT j.hash FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq = k.seq
+) AS j;
+
 -- name: ids
 SELECT k.tenant, k.stream, k.seq, j.id
 FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)

@@ -1,0 +1,81 @@
+"""The witness's file: what gives way to what, and what it keeps of a store that may forget it (R19)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from semel.store.contract import StoreInfo, Witnessed
+from semel.store.witness import Witness
+
+INFO = StoreInfo("id", "app", 7, "postgres", "postgresql://h/d", "alone", 60_000)
+ROW = ("default", "t1", 3, bytes(32))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEMEL_WITNESS", str(tmp_path))
+    return tmp_path
+
+
+def one(info: StoreInfo = INFO, gone: str = "", *, at: int = 0) -> Witness:
+    """A process's, which is sure of what it sees, and saw one row at that time. gone: what the store says it does not hold."""
+    witness = Witness(info, lambda seen: gone)
+    witness.trusted = True
+    witness.adopt(Witnessed(info.epoch, ROW if at else None, None, at))
+    witness._new = True
+    return witness
+
+
+def kept(info: StoreInfo = INFO) -> object:
+    found = Witness(info).load()
+    return found and found.seen.at
+
+
+def test_what_another_process_saw_gives_way_only_if_the_store_still_holds_it() -> None:
+    one(at=10).save()
+    one(gone="row 3 of t1", at=20).save()
+    assert kept() == 10, "it may be all that shows that the store went back"
+    one(at=20).save(ask=False)
+    assert kept() == 10, "without asking, nothing of another's is overwritten"
+    one(at=20).save()
+    assert kept() == 20
+    one(at=15).save()
+    assert kept() == 20, "later is never overwritten by earlier"
+
+
+def test_it_overwrites_its_own_without_asking() -> None:
+    mine = one(gone="all of it", at=10)
+    mine.save()
+    mine.beaten("s1", 1, INFO, 7, 20)
+    assert kept() == 20
+
+
+def test_that_there_was_an_asynchronous_standby_is_remembered_until_an_epoch_begins() -> None:
+    one(INFO._replace(durability="asynchronous"), at=10).save()
+    one(at=20).save()
+    found = Witness(INFO).load()
+    assert found is not None and found.durability == "asynchronous", "the link that dropped may be the partition itself"
+    one(INFO._replace(epoch=8), at=30).save()
+    found = Witness(INFO).load()
+    assert found is not None and found.durability == "alone"
+
+
+def test_the_largest_lease_and_unfenced_senders_are_remembered() -> None:
+    one(INFO._replace(largest_ttl_ms=90_000, unfenced=True), at=10).save()
+    one(at=20).save()  # a process that came before the store was told of it
+    found = Witness(INFO).load()
+    assert found is not None and (found.largest_ttl_ms, found.unfenced) == (90_000, True)
+    told = one(at=30)
+    told.known(INFO._replace(largest_ttl_ms=30_000))
+    found = Witness(INFO).load()
+    assert found is not None and found.largest_ttl_ms == 30_000, "whoever knows what the store says now may say less"
+
+
+def test_a_copy_elsewhere_does_not_speak_for_this_one() -> None:
+    staging = INFO._replace(place="postgresql://h/staging")
+    one(at=10).save()
+    assert kept(staging) == 10, "a hint, where there is none of this place"
+    one(staging, at=30).save()
+    assert (kept(), kept(staging)) == (10, 30)
