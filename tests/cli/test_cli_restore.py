@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import time
+from datetime import datetime
 
 import pytest
 from cli_office import Office
@@ -121,6 +123,31 @@ def test_where_nothing_is_in_doubt_there_is_nothing_to_end(office: Office, optio
 def test_a_store_that_is_not_there_is_not_made(fresh: Office) -> None:
     fresh.look("restore", code=2)
     assert not fresh.store.exists()
+
+
+def test_a_person_may_say_when_the_backup_was_made(office: Office) -> None:
+    """Nothing is missing by this machine's witness: only they know. What was in doubt before, since when, stays."""
+    office.python("import clerk; clerk.bill.enqueue('inv_now'); clerk.app.close()")
+    soon = datetime.fromtimestamp(time.time() - 0.001).astimezone().isoformat()
+    office.look("restore", "--old-is-down", *WHO, "--went-back-to", soon)
+    said = office.json("restore")
+    assert said["went_back_to"] % 1000 and time.time() * 1000 - said["went_back_to"] < 60_000
+    office.look("restore", "--lift-doubt", *WHO)
+    office.look("restore", "--old-is-down", *WHO)
+    assert office.json("restore")["went_back_to"] == said_first(office) * 1000, "else it may have forgotten all since it was made"
+    for time_, option in (("2040-01-01", "--old-is-down"), ("yesterday", "--old-is-down"), ("2026-01-01", "--close-window")):
+        assert "--went-back-to" in office.look("restore", option, *WHO, "--went-back-to", time_, code=2).stderr
+
+
+def said_first(office: Office) -> int:
+    """The number of the first epoch."""
+    program = """import clerk
+from semel.machine import journal
+row = clerk.app.runtime.desk.store.rows("", "store")[0]
+print(journal.event_of(row.kind, row.body).before)
+clerk.app.close()
+"""
+    return int(office.python(program))
 
 
 def test_it_watches_where_no_worker_lives_long_enough(back: Office) -> None:

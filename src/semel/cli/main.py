@@ -552,6 +552,12 @@ def restored(
         int | None,
         typer.Option("--above", metavar="N", help="The new epoch must be above this one.", show_default=False),
     ] = None,
+    went_back_to: Annotated[
+        str | None,
+        typer.Option(
+            "--went-back-to", metavar="TIME", help="When the backup was made: 2026-01-31T03:00+01:00.", show_default=False
+        ),
+    ] = None,
     by: ByOpt = None,
     reason: ReasonOpt = "",
     store: StoreOpt = reach.DEFAULT_STORE,
@@ -566,9 +572,11 @@ def restored(
         raise Misuse("one statement at a time; write --old-is-down, then --watch, --close-window, --lift-doubt")
     if above is not None and not old_is_down:
         raise Misuse("--above goes with --old-is-down: a new epoch begins above it")
+    if went_back_to is not None and not old_is_down:
+        raise Misuse("--went-back-to goes with --old-is-down: it says what the new epoch may have forgotten")
     with reach.store_at(store, None) as app:
         if old_is_down:
-            restore.began_by_hand(app, by, reason, above)
+            restore.began_by_hand(app, by, reason, above, went_back_to)
         elif close_window:
             restore.decided(app, epochs.Close(reason), by, reason)
         elif lift_doubt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 
 from semel.app import App
 from semel.cli import output as out
@@ -55,8 +56,23 @@ def look(app: App) -> Standing:
     return Standing(info.epoch, epochs.fold(rows), rows, missing, str(witness.path or ""), kept is not None)
 
 
-def began_by_hand(app: App, by: str | None, reason: str, above: int | None) -> None:
+def moment_of(text: str | None) -> int | None:
+    """A time, as milliseconds since the Unix epoch. Raises `Misuse`."""
+    if text is None:
+        return None
+    try:
+        then = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Misuse(f"--went-back-to {out.clipped(text, 40)!r} is no time; write it so: 2026-01-31T03:00+01:00") from None
+    ms = int(then.timestamp() * 1000)  # without a zone: local time
+    if ms > time.time() * 1000:
+        raise Misuse(f"--went-back-to {then.isoformat()} is yet to come; write when the backup was made")
+    return ms
+
+
+def began_by_hand(app: App, by: str | None, reason: str, above: int | None, went_back_to: str | None) -> None:
     """A person says that the store was restored, or failed over, and that the old one is down for good."""
+    said = moment_of(went_back_to)
     name = _named(by, reason)
     runtime = app.runtime
     desk, witness = runtime.desk, runtime.witness
@@ -65,7 +81,8 @@ def began_by_hand(app: App, by: str | None, reason: str, above: int | None) -> N
         raise Misuse(f"--above {above} is no epoch; write the highest that was ever granted, at most {epochs.HIGHEST - 1}")
     witnessed = max(info.epoch, witness.seen.epoch, kept.seen.epoch if kept else 0)
     found = arrival.asked(witness, desk, kept, info)
-    _landed(arrival.begin(desk, info, witnessed, found.until if found.missing else None, reason, name, above or 0))
+    until = said if said is not None else found.until if found.missing else None
+    _landed(arrival.begin(desk, info, witnessed, until, reason, name, above or 0))
     witness.begin(desk.store.reread())
     witness.trusted = True  # by a person's word
     witness.save()
