@@ -26,7 +26,7 @@ AWAY = ("tests/crash/test_crash_server.py::test_idle_workers_outlive_a_server_th
 STOP = ("tests/crash/test_crash_server.py::test_told_to_stop_while_the_server_is_away",)
 RACES, PLANS = "tests/postgres/test_postgres_races.py::", "tests/postgres/test_postgres_plans.py"
 CELLS = ("tests/machine/test_cells_effects.py",)
-APPROVALS, APPROVED, RACES = (
+APPROVALS, APPROVED, APPROVAL_RACES = (
     ("tests/machine/test_rules_approvals.py",),
     ("tests/app/test_approvals.py",),
     ("tests/engine/test_approval_races.py",),
@@ -302,14 +302,14 @@ GUARDS = (
     Guard("R21 no wait before what is unknown, or cancelled, is over", "machine/tasks.py",
           "if over or task.ending or _will_be_unknown(task, shared):", "if over:", APPROVALS),
     Guard("R21 a wait lands only where its key stood", "engine/ledger.py",
-          "if isinstance(command, tasks.Block) and command.approval and command.key in self.keys:", "if False:", RACES),
+          "if isinstance(command, tasks.Block) and command.approval and command.key in self.keys:", "if False:", APPROVAL_RACES),
     Guard("R21 a shared decision frees all that wait", "engine/ledger.py",
-          "if isinstance(command, e.Approve | e.Deny) and effect is not None:", "if False:", RACES),
+          "if isinstance(command, e.Approve | e.Deny) and effect is not None:", "if False:", APPROVAL_RACES),
     Guard("R21 a shared decision lands only where the others stood", "engine/ledger.py",
-          "unmoved.append((self.tenant, task, other.head.seq))", "pass", RACES),
+          "unmoved.append((self.tenant, task, other.head.seq))", "pass", APPROVAL_RACES),
     Guard("R21 a shared decision lands only where its own task stood", "engine/ledger.py",
           "if isinstance(command, e.Intend | e.Settle | e.Credit | e.Approve | e.Deny | e.Void) and not mine:",
-          "if isinstance(command, e.Intend | e.Settle | e.Credit | e.Void) and not mine:", RACES),
+          "if isinstance(command, e.Intend | e.Settle | e.Credit | e.Void) and not mine:", APPROVAL_RACES),
     Guard("R21 an agent decides nothing about its own acts", "engine/review.py", "if current.get() is not None or inside.get():", "if False:", APPROVED),
     Guard("R21 what the code cannot take of an edit is not sent", "engine/approval.py", "    except NotRecordable as error:\n        doing.move",
           "    except NotRecordable as error:\n        return call.values\n        doing.move", APPROVED),

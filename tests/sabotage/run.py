@@ -56,8 +56,10 @@ def run(guard: Guard) -> Found:
     with tempfile.TemporaryDirectory(prefix="semel-sabotage-") as name:
         folder = Path(name)
         sabotaged(guard, folder)
-        env = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "SEMEL_SABOTAGE": guard.name}
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--timeout", "60", *guard.tests]
+        env = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "SEMEL_SABOTAGE": guard.name,
+               "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip  # some take longer to import than the tests to run
+        plain = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "60"]
+        command = [sys.executable, "-m", "pytest", *plain, *guard.tests]
         try:
             done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
         except subprocess.TimeoutExpired:
