@@ -356,7 +356,7 @@ GUARDS = (
           "if seen.beat is not None and (beat_there is None or beat_there < seen.beat[1]):", "if False:", ARRIVAL),
     Guard("R19 who has not checked writes no witness", "store/witness.py", "if self.path is None or not self.trusted:", "if self.path is None:", ARRIVAL),
     Guard("R19 what was seen later is not overwritten", "store/witness.py",
-          "if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):", "if False:", ARRIVAL),
+          "if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):", "if False:", WITNESS),
     Guard("R19 a witness gives way only to what the store holds", "store/witness.py", "        return not gone\n", "        return True\n", WITNESS),
     Guard("R19 that it had an asynchronous standby is not forgotten", "store/witness.py",
           'durability = "asynchronous" if before and before.durability == "asynchronous" else info.durability', "durability = info.durability", WITNESS),
