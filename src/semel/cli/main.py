@@ -369,7 +369,7 @@ def signal(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Tell a task that something has happened that it waits for, or will.
+    """Tell a task of something that it waits for, or will.
 
     The first signal of a name counts; said again, nothing happens.
     """
