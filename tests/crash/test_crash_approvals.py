@@ -114,7 +114,9 @@ def test_two_people_decide_at_once(lab: Lab) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(said) == sorted(f"{e.key} {what}" for e in effects for what in ("approved", "stale_view"))
+    for effect in effects:  # in flight: the worker was quicker than the second of them (R3)
+        first, other = sorted(line.split()[1] for line in said if line.startswith(effect.key))
+        assert first == "approved" and other in ("stale_view", "in_flight")
     for ref in refs:
         lab.result(ref)
     lab.proved(*refs, acts={"charge": 4})
