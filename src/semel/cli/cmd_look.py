@@ -1,0 +1,143 @@
+"""Commands that look, and change nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from semel.cli import approvals, output, reach, show, verify, why
+from semel.cli.base import FOUND_WRONG, LOOK, cli, opened
+from semel.cli.options import (
+    AllOpt,
+    AnyArg,
+    JsonOpt,
+    LimitOpt,
+    StoreOpt,
+    TaskArg,
+    TenantOpt,
+)
+from semel.model import Delivery, Execution
+
+
+@cli.command(rich_help_panel=LOOK)
+def tasks(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    delivery: Annotated[str, typer.Option("--delivery", metavar="STATE", help=", ".join(Delivery), show_default=False)] = "",
+    execution: Annotated[str, typer.Option("--execution", metavar="STATE", help=", ".join(Execution), show_default=False)] = "",
+    kind: Annotated[str, typer.Option("--kind", metavar="NAME", help="Only tasks of this name.", show_default=False)] = "",
+    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)] = "",
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """List tasks, newest first."""
+    with opened(store, tenant, all_tenants) as app:
+        found = app.tasks.list(delivery=delivery, execution=execution, kind=kind, queue=queue, limit=limit)
+        counts = app.runtime.desk.store.counts(None if all_tenants else tenant)
+    if as_json:
+        output.emit({"tasks": [show.task_data(task) for task in found], "counts": counts})
+    else:
+        show.tasks(found, counts=counts["delivery"], limit=limit, tenants=all_tenants)
+
+
+@cli.command("show", rich_help_panel=LOOK)
+def show_task(
+    task: TaskArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
+) -> None:
+    """A task's three ledgers: delivery, execution, effects."""
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        shown = show.read(desk, reach.task_of(desk.store, reach.find(desk.store, task, tenant)))
+        if as_json:
+            output.emit(show.show_data(shown))
+        else:
+            show.show(desk, shown)
+
+
+@cli.command("why", rich_help_panel=LOOK)
+def tell_why(
+    what: AnyArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
+) -> None:
+    """The story of a task or an effect, in plain sentences.
+
+    It is told from the journal; the verdict comes first.
+    """
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        told = why.story(desk, reach.find(desk.store, what, tenant))
+        if as_json:
+            output.emit(told.data)
+        else:
+            why.show(told)
+
+
+@cli.command(rich_help_panel=LOOK)
+def unknown(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """Effects that may or may not have happened, and what each needs.
+
+    The unknown-work queue, oldest first.
+    """
+    with opened(store, tenant, all_tenants) as app:
+        desk = app.runtime.desk
+        found = show.unknowns(desk, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"unknown": [show.unknown_data(desk, one) for one in found]})
+        else:
+            show.unknown(desk, found, all_tenants)
+
+
+@cli.command(rich_help_panel=LOOK)
+def dead(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """Dead letters: why they were given up, and what their effects did."""
+    with opened(store, tenant, all_tenants) as app:
+        found = show.dead_letters(app, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"dead": [show.dead_data(one) for one in found]})
+        else:
+            show.dead(app.runtime.desk, found, all_tenants)
+
+
+@cli.command("approvals", rich_help_panel=LOOK)
+def waiting_approvals(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    limit: LimitOpt = 50,
+    as_json: JsonOpt = False,
+) -> None:
+    """Effects that people must approve, with what would be sent."""
+    with opened(store, tenant, all_tenants) as app:
+        found = approvals.waiting(app, None if all_tenants else tenant, limit)
+        if as_json:
+            output.emit({"approvals": [approvals.waiting_data(*one) for one in found]})
+        else:
+            approvals.listed(app.runtime.desk, found, all_tenants)
+
+
+@cli.command("verify", rich_help_panel=LOOK)
+def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
+    """Prove that the journal is whole and the tables are what it says.
+
+    Of every tenant. The exit code is 1 if anything is wrong.
+    """
+    with opened(store, "", True) as app, output.progress("streams checked") as looked:
+        report = verify.verify(app.runtime.desk.store, looked)
+    if as_json:
+        output.emit(verify.as_data(report))
+    else:
+        verify.show(report)
+    raise typer.Exit(FOUND_WRONG if report.wrong else 0)

@@ -1,0 +1,479 @@
+"""The events that a journal tells of.
+
+Events of effects stand in their task's stream; those of tenant-scoped keys in a stream of the key's own (R8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from semel.model import Json
+
+__all__ = [
+    "Answered",
+    "Approved",
+    "Asked",
+    "Assumed",
+    "Blocked",
+    "Cancelled",
+    "Claimed",
+    "Confirmed",
+    "DeadLettered",
+    "Declined",
+    "Denied",
+    "Disproved",
+    "DoubtLifted",
+    "Drifted",
+    "Ending",
+    "Enqueued",
+    "EpochBegan",
+    "EpochWatched",
+    "Failed",
+    "Finished",
+    "Found",
+    "GaveUp",
+    "Happened",
+    "Intended",
+    "Joined",
+    "Late",
+    "LeaseLost",
+    "Lost",
+    "OfEffect",
+    "Parked",
+    "Replayed",
+    "SenderGone",
+    "Signalled",
+    "Stepped",
+    "Suspended",
+    "Unblocked",
+    "Unfenced",
+    "Void",
+    "Waits",
+    "WindowClosed",
+    "KINDS",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """The root of all events."""
+
+    kind: ClassVar[str] = ""
+
+
+# --- of tasks -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued(Happened):
+    kind: ClassVar[str] = "enqueued"
+    task: str
+    name: str
+    key: str
+    args: Json
+    queue: str = "default"
+    priority: int = 0
+    due: int = 0
+    epoch: int = 0  # of the store in which it was accepted; 0: the first
+    doubt: bool = False  # accepted while the window of that epoch was open (R20)
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed(Happened):
+    kind: ClassVar[str] = "claimed"
+    attempt: int
+    token: int
+    session: str
+    max_attempts: int = 5
+    max_crashes: int = 5
+    backoff_ms: int = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped(Happened):
+    kind: ClassVar[str] = "stepped"
+    key: str
+    name: str
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Joined(Happened):
+    """The task depends on a tenant-scoped key, which has a stream of its own."""
+
+    kind: ClassVar[str] = "joined"
+    key: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspended(Happened):
+    """This attempt may start nothing more, whatever its code does with the exception (R11)."""
+
+    kind: ClassVar[str] = "suspended"
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Parked(Happened):
+    """The attempt ended unfinished, without fault: given back."""
+
+    kind: ClassVar[str] = "parked"
+    why: str
+    due: int = 0
+    key: str = ""  # of the wait for which it was
+
+
+@dataclass(frozen=True, slots=True)
+class Finished(Happened):
+    kind: ClassVar[str] = "finished"
+    result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed(Happened):
+    kind: ClassVar[str] = "failed"
+    error: str
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(Happened):
+    kind: ClassVar[str] = "lease_lost"
+    session: str
+    proof: str
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked(Happened):
+    kind: ClassVar[str] = "blocked"
+    why: str
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unblocked(Happened):
+    kind: ClassVar[str] = "unblocked"
+    why: str = ""
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ending(Happened):
+    """The task must end so, as soon as nothing of it is unknown: a reconcile-only attempt comes first."""
+
+    kind: ClassVar[str] = "ending"
+    how: str
+    why: str = ""
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled(Happened):
+    kind: ClassVar[str] = "cancelled"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLettered(Happened):
+    kind: ClassVar[str] = "dead_lettered"
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed(Happened):
+    kind: ClassVar[str] = "replayed"
+    why: str = ""
+    from_step: str = ""
+    due: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waits(Happened):
+    """A wait begins, for `event` ("": only for time to pass). until: milliseconds since the Unix epoch; 0: without end."""
+
+    kind: ClassVar[str] = "waits"
+    key: str
+    event: str = ""
+    until: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp(Happened):
+    """What a wait was for did not come in time."""
+
+    kind: ClassVar[str] = "gave_up"
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signalled(Happened):
+    """Somebody outside says that `event` has happened. The first of a name counts; there is no second."""
+
+    kind: ClassVar[str] = "signalled"
+    event: str
+    payload: Json = None
+
+
+# --- of effects -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class OfEffect(Happened):
+    """The root of the events of one effect."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Intended(OfEffect):
+    """A submission is opened. args: recorded with the first one, and whenever a clean effect is called in other words."""
+
+    kind: ClassVar[str] = "intended"
+    n: int
+    name: str
+    task: str
+    attempt: int
+    token: int
+    session: str
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    timeout_ms: int = 0
+    unfenced: str = ""
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed(OfEffect):
+    """A submission that a store which went back may have forgotten (R20): taken for one that was sent and lost.
+
+    since: milliseconds since the Unix epoch; it cannot have been sent before.
+    """
+
+    kind: ClassVar[str] = "assumed"
+    n: int
+    name: str
+    task: str
+    attempt: int
+    token: int
+    since: int
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    unfenced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed(OfEffect):
+    kind: ClassVar[str] = "confirmed"
+    n: int
+    result: Json = None
+    unrecorded: str = ""
+    how: str = "returned"
+
+
+@dataclass(frozen=True, slots=True)
+class Disproved(OfEffect):
+    kind: ClassVar[str] = "disproved"
+    n: int
+    reason: str
+    final: bool = False
+    detail: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(OfEffect):
+    kind: ClassVar[str] = "lost"
+    n: int
+    why: str
+    ended: bool = False
+    fenced: bool = False
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Late(OfEffect):
+    """An outcome from a token that is no longer current, or of a closed submission: evidence, never an overwrite (R2)."""
+
+    kind: ClassVar[str] = "late"
+    n: int
+    outcome: str  # returned, not_done, raised
+    result: Json = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Unfenced(OfEffect):
+    """Nothing can stop what this submission started (a child, a fork): its not_found needs a person's word (R4)."""
+
+    kind: ClassVar[str] = "unfenced"
+    n: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class SenderGone(OfEffect):
+    """The session that sent an open submission is fenced; `dead`: its process is proved to be gone."""
+
+    kind: ClassVar[str] = "sender_gone"
+    n: int
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Found(OfEffect):
+    """A verdict on an unknown effect, and where it comes from: evidence, a lookup, a person."""
+
+    kind: ClassVar[str] = "found"
+    verdict: str  # confirmed, not_found, conflict, unavailable
+    how: str
+    result: Json = None
+    reason: str = ""
+    final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(OfEffect):
+    """A person says not_found: believed once settle has been watched (R4). stopped: they say the process has stopped."""
+
+    kind: ClassVar[str] = "answered"
+    reason: str = ""
+    stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(OfEffect):
+    """The call is on record, and is sent only when so many people have approved it (R21).
+
+    args: with the first such event of an effect; later ones say that another task asks too, or that approvals are void.
+    now: by which time it was judged which approvals still count; it may be ahead of the row's (R13).
+    """
+
+    kind: ClassVar[str] = "asked"
+    name: str
+    task: str
+    attempt: int
+    approvers: int = 1
+    args: Json = None
+    digest: str = ""
+    material: str = ""
+    occurrence: str = ""
+    generation: int = 0
+    recovery: tuple[str, ...] = ()
+    intent: tuple[str, ...] = ()
+    now: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Approved(OfEffect):
+    """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
+
+    expires: when it is void, milliseconds since the Unix epoch; 0: never. now: as in `Asked`, of the approvals before it.
+    """
+
+    kind: ClassVar[str] = "approved"
+    by: str
+    digest: str
+    reason: str = ""
+    args: Json = None
+    expires: int = 0
+    now: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Denied(OfEffect):
+    """A person says that the call is not to be sent; approvals that were given are void."""
+
+    kind: ClassVar[str] = "denied"
+    by: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Drifted(OfEffect):
+    """The same intent in other words: what was recorded was given (R9), or, approved by a person, was sent (R21)."""
+
+    kind: ClassVar[str] = "drifted"
+    args: Json
+    digest: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Declined(OfEffect):
+    """A call that the machine refused and that the agent was told of."""
+
+    kind: ClassVar[str] = "declined"
+    code: str
+    name: str
+    args: Json = None
+    attempt: int = 0
+
+
+# --- of the store itself --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class EpochBegan(Happened):
+    """The store went back (R20). before: the epoch until now. since: the highest time that it still holds, milliseconds."""
+
+    kind: ClassVar[str] = "epoch_began"
+    epoch: int
+    incarnation: str
+    before: int
+    since: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochWatched(Happened):
+    """The largest permitted TTL has been watched since it began: no session of before can act any more."""
+
+    kind: ClassVar[str] = "epoch_watched"
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowClosed(Happened):
+    """A person says: what the store has forgotten has been enqueued again; a task that comes from now on is new."""
+
+    kind: ClassVar[str] = "window_closed"
+    epoch: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DoubtLifted(Happened):
+    """A person says: nothing that the store has forgotten is still to be looked for."""
+
+    kind: ClassVar[str] = "doubt_lifted"
+    epoch: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Void(Happened):
+    """Takes a seq whose change must never land (R7)."""
+
+    kind: ClassVar[str] = "void"
+
+
+KINDS: dict[str, type[Happened]] = {
+    cls.kind: cls
+    for cls in (
+        Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
+        Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
+        SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
+        WindowClosed, DoubtLifted, Void,
+    )
+}  # fmt: skip
