@@ -84,6 +84,7 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
     until = clock.boot() + wait.total_seconds()
     session = yield from arrived(runtime, ref, until)
     while True:
+        yield from _not_paused(runtime, ref, until)
         refused: list[Refusal] = []
         ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused)
         outcome = yield Await(ticket)
@@ -99,6 +100,25 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
             unsettled(ref, state)
         yield from runtime.desk.off_loop(session.tend)  # whoever has it may be dead, and then it is free at once
         yield clock.pause(LOOK_SECONDS)
+
+
+def _not_paused(runtime: Runtime, ref: Ref[Any], until: float) -> Generator[Request, Any, None]:
+    """Wait until people have not paused what it is. Raises `Unsettled`."""
+    while True:
+        paused = yield from runtime.desk.off_loop(runtime.paused.now)
+        if not paused.held:
+            return
+        state = yield from state_now(runtime.desk, ref)
+        there = paused.of("", state.kind)
+        if there is None:
+            return
+        if runtime.desk.clock.boot() > until:
+            said = f": {there.why}" if there.why else ""
+            raise Unsettled(
+                ref, why_of(state), f"task {ref.id} ({state.kind} {state.key}) is not begun: {there.scope} is paused by "
+                f"{there.by.removeprefix('person:')}{said}; to go on: semel resume"
+            )  # fmt: skip
+        yield runtime.desk.clock.pause(LOOK_SECONDS)
 
 
 class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):

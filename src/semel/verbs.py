@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import drive, review, views
+from semel.engine import drive, paused, review, views
 from semel.errors import Misuse
+from semel.machine import pauses
 from semel.machine.projection import EffectRow
 from semel.model import Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
 
@@ -286,3 +287,46 @@ class Review(_Part):
     ) -> None:
         """The awaitable twin of `replay`."""
         await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
+
+    def pause(
+        self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""
+    ) -> None:
+        """Let workers claim nothing of a queue, of a kind of tasks, or at all; for every tenant. What runs goes on.
+
+        Direct mode does not begin either: it waits as long as it was told to wait, then raises `Unsettled`.
+        Raises `Refused("stale_view")` if it is paused already.
+        """
+        not_in_loop("app.review.pause", "await app.review.apause(...)")
+        review.no_agent("app.review.pause")
+        scope = paused.scope_of(queue, kind, everything)
+        paused.told(self._app.runtime.desk, pauses.Halt(scope, reason), by)
+
+    async def apause(
+        self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""
+    ) -> None:
+        """The awaitable twin of `pause`."""
+        await asyncio.to_thread(self.pause, by=by, queue=queue, kind=kind, everything=everything, reason=reason)
+
+    def resume(
+        self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""
+    ) -> None:
+        """Let workers claim again what was paused by the same name. Raises `Refused("stale_view")` if it is not paused."""
+        not_in_loop("app.review.resume", "await app.review.aresume(...)")
+        review.no_agent("app.review.resume")
+        scope = paused.scope_of(queue, kind, everything)
+        paused.told(self._app.runtime.desk, pauses.Resume(scope, reason), by)
+
+    async def aresume(
+        self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""
+    ) -> None:
+        """The awaitable twin of `resume`."""
+        await asyncio.to_thread(self.resume, by=by, queue=queue, kind=kind, everything=everything, reason=reason)
+
+    def paused(self) -> Sequence[pauses.Pause]:
+        """What is paused now: `.scope` (what, name), `.by`, `.why`, `.at` (milliseconds since the Unix epoch)."""
+        not_in_loop("app.review.paused", "await app.review.apaused(...)")
+        return sorted(self._app.runtime.paused.now().held.values(), key=lambda one: one.at)
+
+    async def apaused(self) -> Sequence[pauses.Pause]:
+        """The awaitable twin of `paused`."""
+        return await asyncio.to_thread(self.paused)

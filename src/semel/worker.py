@@ -23,6 +23,7 @@ from semel.engine.ledger import Ledger
 from semel.engine.queue import claim, not_taken
 from semel.errors import Misuse, StoreUnavailable
 from semel.machine import tasks
+from semel.machine.pauses import Pause, Pauses
 from semel.model import Refusal
 from semel.store.contract import ClaimedTask, Claims, Fenced
 
@@ -72,6 +73,7 @@ class Worker:
         self._stopping = False
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
+        self._pauses: set[Pause] = set()
         self._opened = False
         self._store_away = False
         self._told_why, self._again_seconds = False, AWAY_SECONDS
@@ -200,7 +202,10 @@ class Worker:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         await self._start_alone()
         store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
-        self._due = await self._asked(lambda: store.next_due(self.queues, self.kinds, tenant))
+        paused = await self._asked(self._runtime.paused.now)
+        self._tell_of_pauses(paused)
+        queues, kinds = paused.queues(self.queues), paused.kinds(self.kinds)
+        self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
             log.warning("semel: the store answers again")
@@ -212,8 +217,8 @@ class Worker:
             self._runtime.desk,
             self._session,
             self._app.declared_tasks,
-            queues=self.queues,
-            kinds=self.kinds,
+            queues=queues,
+            kinds=kinds,
             limit=min(free, MOST_AT_ONCE),
         )
         outcome = await drive.wait_for_signal(ticket)
@@ -235,6 +240,16 @@ class Worker:
         """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""
         self._vain_seconds = 0.0 if had else min(LOOK_SECONDS, max(POLL_SECONDS, 2 * self._vain_seconds))
         self._not_before = asyncio.get_running_loop().time() + self._vain_seconds
+
+    def _tell_of_pauses(self, paused: Pauses) -> None:
+        """Once for each: an operator who reads the log of an idle worker must see why."""
+        ours = {one for queue in self.queues for kind in self.kinds if (one := paused.of(queue, kind)) is not None}
+        for one in ours - self._pauses:
+            why = f": {one.why}" if one.why else ""
+            log.warning("semel: %s is paused by %s%s; nothing of it is claimed", one.scope, one.by.removeprefix("person:"), why)
+        for one in self._pauses - ours:
+            log.warning("semel: %s is not paused any more", one.scope)
+        self._pauses = ours
 
     def _tell_of_foreign(self, found: list[tuple[str, str]]) -> None:
         for queue, kind in found:

@@ -37,6 +37,7 @@ WITNESS = ("tests/store/test_witness.py",)
 EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
+PAUSES = ("tests/app/test_pauses.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -393,4 +394,8 @@ GUARDS = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
+    Guard("what is paused is not claimed: queues", "worker.py", "paused.queues(self.queues), ", "self.queues, ", PAUSES),
+    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self.kinds)", ", self.kinds", PAUSES),
+    Guard("what is paused is not begun in direct mode", "direct.py", "if there is None:", "if True:", PAUSES),
+    Guard("a tenant's app does not pause for all", "engine/paused.py", "if desk.tenant is not None:", "if False:", PAUSES),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from semel.cli import output as out
 from semel.cli.reach import every_effect, every_task
 from semel.machine import effects as e
-from semel.machine import epochs, projection, tasks
+from semel.machine import epochs, pauses, projection, tasks
 from semel.machine import journal as j
 from semel.machine.journal import Row
 from semel.machine.projection import Tables, TaskRow
@@ -154,6 +154,9 @@ def fold(tenant: str, stream: str, rows: list[Row]) -> Expected:
         return Expected(tables, (tenant, state.kind, state.key))
     if (tenant, stream) == (epochs.TENANT, epochs.STREAM):
         epochs.fold(rows)
+        return Expected(Tables(), None)
+    if (tenant, stream) == (pauses.TENANT, pauses.STREAM):
+        pauses.fold(rows)
         return Expected(Tables(), None)
     return Expected(projection.of_key(tenant, stream, tasks.Key(), tasks.fold_key(rows)), None)
 

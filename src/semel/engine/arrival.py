@@ -13,18 +13,17 @@ from typing import NamedTuple
 
 import uuid_utils
 
-from semel.engine.ledger import Desk, change_id
+from semel.engine import own
+from semel.engine.ledger import Desk
 from semel.errors import StoreUnavailable
 from semel.machine import epochs
 from semel.machine import journal as j
-from semel.machine.projection import Tables
 from semel.model import Refusal
-from semel.store.contract import Change, Head, Landed, Part, SessionRow, StoreInfo
+from semel.store.contract import SessionRow, StoreInfo
 from semel.store.witness import Kept, Witness
 from semel.watchdog import Identity, proof_of_death
 
 log = logging.getLogger("semel")
-TRIES = 100
 
 
 class NotYet(StoreUnavailable):
@@ -42,27 +41,7 @@ class Silence:
 
 def land(desk: Desk, command: epochs.Command, actor: str) -> epochs.Epoch | Refusal:
     """Decide and land a command on the store's epoch, waiting; the epoch after it, or the machine's no."""
-    for _ in range(TRIES):
-        rows = desk.store.rows(epochs.TENANT, epochs.STREAM)
-        state = epochs.fold(rows)
-        decided = epochs.decide(state, command)
-        if isinstance(decided, Refusal) or not decided.events:
-            return decided if isinstance(decided, Refusal) else state
-        head = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, j.GENESIS)
-        identity = change_id()
-        new = j.seal(
-            decided.events, tenant=epochs.TENANT, stream=epochs.STREAM, seq=head.seq, previous=head.hash, actor=actor, token=0,
-            at=desk.clock.wall_ms(), id=identity,
-        )  # fmt: skip
-        moved = next((event.epoch for event in decided.events if isinstance(event, j.EpochBegan)), 0)
-        part = Part(epochs.TENANT, epochs.STREAM, head, new, Tables())
-        ticket = desk.writer.submit(Change(identity, (part,), epoch=moved))
-        ticket.wait()
-        if isinstance(ticket.value, Landed):
-            return epochs.fold(new, state)
-        if isinstance(ticket.value, StoreUnavailable):
-            raise ticket.value
-    raise StoreUnavailable("the store's epoch is written by others without end")
+    return own.land(desk, epochs.STREAM, epochs.fold, lambda state: epochs.decide(state, command), actor)
 
 
 def begin(

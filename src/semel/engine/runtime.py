@@ -19,7 +19,7 @@ from semel.engine.declare import Effect, Registry, is_async
 from semel.engine.ledger import Desk
 from semel.engine.perform import Doing
 from semel.engine.session import Learnt, Session, land
-from semel.engine.standing import Standing
+from semel.engine.standing import Paused, Standing
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.model import Awaits
@@ -89,6 +89,7 @@ class Runtime:
         clock = clock or Clock()
         self.witness = Witness(store.info, store.missing)
         self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store), tenant)
+        self.paused = Paused(store)
         self.effects = effects
         self.ttl = ttl
         self.watchdog = Watchdog(kernel_timer)

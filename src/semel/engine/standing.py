@@ -1,5 +1,5 @@
-"""The store's epoch as this process last read it. Read again now and then: a person may have closed the window, or lifted
-the doubt."""
+"""The store's epoch as this process last read it, read again now and then: a person may have closed the window, or lifted
+the doubt. And what people have paused, read before each claim."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import threading
 import time
 
 from semel.errors import StoreUnavailable
-from semel.machine import epochs
+from semel.machine import epochs, pauses
+from semel.machine.pauses import Pauses
 from semel.store.contract import Store
 
 AGAIN_SECONDS = 30.0
@@ -53,3 +54,19 @@ class Standing:
             log.exception("semel: the store's epoch cannot be read")
         finally:
             self._reading.release()
+
+
+class Paused:
+    """As this process knows it; one read of a head tells whether there is more to read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._state = Pauses()
+        self._lock = threading.Lock()
+
+    def now(self) -> Pauses:
+        """What is paused now."""
+        with self._lock:
+            if self._store.head(pauses.TENANT, pauses.STREAM).seq != self._state.version:
+                self._state = pauses.fold(self._store.rows(pauses.TENANT, pauses.STREAM))
+            return self._state

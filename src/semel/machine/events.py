@@ -41,7 +41,9 @@ __all__ = [
     "Lost",
     "OfEffect",
     "Parked",
+    "Paused",
     "Replayed",
+    "Resumed",
     "SenderGone",
     "Signalled",
     "Stepped",
@@ -462,6 +464,26 @@ class DoubtLifted(Happened):
 
 
 @dataclass(frozen=True, slots=True)
+class Paused(Happened):
+    """A person tells workers to claim nothing of it. what: all, queue, kind."""
+
+    kind: ClassVar[str] = "paused"
+    what: str
+    name: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed(Happened):
+    """A person lets workers claim it again."""
+
+    kind: ClassVar[str] = "resumed"
+    what: str
+    name: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Void(Happened):
     """Takes a seq whose change must never land (R7)."""
 
@@ -474,6 +496,6 @@ KINDS: dict[str, type[Happened]] = {
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
         SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
-        WindowClosed, DoubtLifted, Void,
+        WindowClosed, DoubtLifted, Paused, Resumed, Void,
     )
 }  # fmt: skip
