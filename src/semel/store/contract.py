@@ -200,6 +200,30 @@ class StoreInfo(NamedTuple):
     unfenced: bool = False
 
 
+class Depth(NamedTuple):
+    """What waits in a queue, of one kind. first_due: milliseconds since the Unix epoch; it may be yet to come."""
+
+    queue: str
+    kind: str
+    waiting: int
+    first_due: int
+
+
+class Tally(NamedTuple):
+    """What an operator looks at first. oldest_unknown: since when, milliseconds since the Unix epoch; 0: nothing is unknown.
+
+    asking: tasks that wait for an approval. at_work: attempts under way. sessions: how many, by how they were fenced ("":
+    alive). depths: what waits, by queue and kind.
+    """
+
+    unknown: int
+    oldest_unknown: int
+    asking: int
+    at_work: int
+    sessions: dict[str, int]
+    depths: tuple[Depth, ...]
+
+
 class Witnessed(NamedTuple):
     """What a process saw acknowledged (R19). row: tenant, stream, seq, hash. beat: a session's id and its number.
 
@@ -329,6 +353,10 @@ class Store(Protocol):
 
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
         """How many of each state, by ledger: delivery, execution, effect."""
+        ...
+
+    def tally(self, tenant: str | None) -> Tally:
+        """What is unknown, waits, and is at work; the sessions are everybody's."""
         ...
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:

@@ -25,10 +25,12 @@ from semel.store.contract import (
     Broken,
     Busy,
     Change,
+    Depth,
     Head,
     Outcome,
     SessionRow,
     StoreInfo,
+    Tally,
     Unit,
     Witnessed,
     what_is_missing,
@@ -396,6 +398,14 @@ class Postgres:
         ledgers = ("delivery", "execution", "effect")
         answers = self._read(*((f"count_{ledger}", {"tenant": tenant}) for ledger in ledgers))
         return {ledger: dict(answer.rows) for ledger, answer in zip(ledgers, answers, strict=True)}
+
+    def tally(self, tenant: str | None) -> Tally:
+        """What is unknown, waits, and is at work."""
+        of, whose = ("tally_unknown", "tally_tasks", "tally_depths"), {"tenant": tenant}
+        unknown, tasks, depths, sessions = (
+            answer.rows for answer in self._read(*((name, whose) for name in of), ("tally_sessions", None))
+        )
+        return Tally(*unknown[0], *tasks[0], dict(sessions), tuple(Depth(*row) for row in depths))
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""

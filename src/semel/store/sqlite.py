@@ -29,12 +29,14 @@ from semel.store.contract import (
     ClaimedTask,
     Claims,
     ClaimUnit,
+    Depth,
     Fenced,
     Head,
     Landed,
     Outcome,
     SessionRow,
     StoreInfo,
+    Tally,
     Unit,
     Witnessed,
     what_is_missing,
@@ -350,6 +352,13 @@ class SQLite:
     def counts(self, tenant: str | None) -> dict[str, dict[str, int]]:
         """How many of each state, by ledger."""
         return {ledger: dict(self._reader.all(f"count_{ledger}", (tenant,))) for ledger in ("delivery", "execution", "effect")}
+
+    def tally(self, tenant: str | None) -> Tally:
+        """What is unknown, waits, and is at work."""
+        (unknown,) = self._reader.all("tally_unknown", (tenant,))
+        (tasks,) = self._reader.all("tally_tasks", (tenant,))
+        depths = self._reader.all("tally_depths", (tenant,))
+        return Tally(*unknown, *tasks, dict(self._reader.all("tally_sessions")), tuple(Depth(*row) for row in depths))
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from semel.machine import journal as j
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
-from semel.store.contract import Guard, Landed, Store
+from semel.store.contract import Depth, Guard, Landed, Store, Tally
 from semel.testing.conformance_claims import accept
 from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, claiming, commit, one, session, task
 
@@ -200,6 +200,24 @@ class Projections:
             "effect": {"submitted": 1, "confirmed": 1},
         }
         assert store.counts("other") == {"delivery": {"queued": 1}, "execution": {"not_started": 1}, "effect": {}}
+
+    def test_what_an_operator_looks_at_first_is_tallied(self, make_store: Make) -> None:
+        store = make_store()
+        assert store.tally(None) == Tally(0, 0, 0, 0, {}, ())
+        asks = TASK._replace(task="t2", delivery="blocked", why="charge waits for approval")
+        write(
+            store,
+            Tables(task=TASK, ready=READY, inflight=HELD, unknown=(UNKNOWN, UNKNOWN._replace(key="e2", since=AT - 5))),
+            Tables(task=asks, ready=READY._replace(task="t2", due=AT - 7)),
+            Tables(task=asks._replace(tenant="other"), ready=READY._replace(tenant="other", task="t4", queue="a")),
+            Tables(task=asks._replace(task="t3", why="waits for a person")),
+        )
+        session(store)
+        assert store.fence(session(store).session, None, "left")
+        mine = Depth(QUEUE, KIND, 2, AT - 7)
+        all_of_them = tuple(sorted([mine, Depth("a", KIND, 1, AT)]))
+        assert store.tally(None) == Tally(2, AT - 5, 2, 1, {"": 1, "left": 1}, all_of_them)
+        assert store.tally(TENANT) == Tally(2, AT - 5, 1, 1, {"": 1, "left": 1}, (mine,))
 
     def test_streams_are_walked_in_order_by_pages(self, make_store: Make) -> None:
         store = make_store()

@@ -341,6 +341,20 @@ SELECT 1 FROM semel.inflight WHERE session = %s AND tenant = %s AND task = %s;
 -- name: unknown_row
 SELECT * FROM semel.unknown WHERE tenant = %s AND key = %s;
 
+-- name: tally_unknown
+SELECT count(*), coalesce(min(since), 0)::bigint FROM semel.unknown WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text);
+
+-- name: tally_tasks
+SELECT (SELECT count(*) FROM semel.task WHERE delivery = 'blocked' AND strpos(why, 'waits for approval') > 0
+            AND (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)),
+       (SELECT count(*) FROM semel.inflight WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text));
+
+-- name: tally_depths
+SELECT queue, kind, count(*), min(due) FROM semel.ready WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) GROUP BY queue, kind ORDER BY queue, kind;
+
+-- name: tally_sessions
+SELECT fenced, count(*) FROM semel.session GROUP BY fenced;
+
 -- name: sizes
 SELECT (SELECT count(*) FROM semel.task), (SELECT count(*) FROM semel.ready), (SELECT count(*) FROM semel.inflight),
        (SELECT count(*) FROM semel.effect), (SELECT count(*) FROM semel.unknown);

@@ -185,6 +185,19 @@ SELECT 1 FROM inflight WHERE session = ? AND tenant = ? AND task = ?;
 -- name: unknown_row
 SELECT * FROM unknown WHERE tenant = ? AND key = ?;
 
+-- name: tally_unknown
+SELECT count(*), coalesce(min(since), 0) FROM unknown WHERE (?1 IS NULL OR tenant = ?1);
+
+-- name: tally_tasks
+SELECT (SELECT count(*) FROM task WHERE delivery = 'blocked' AND instr(why, 'waits for approval') > 0 AND (?1 IS NULL OR tenant = ?1)),
+       (SELECT count(*) FROM inflight WHERE (?1 IS NULL OR tenant = ?1));
+
+-- name: tally_depths
+SELECT queue, kind, count(*), min(due) FROM ready WHERE (?1 IS NULL OR tenant = ?1) GROUP BY queue, kind ORDER BY queue, kind;
+
+-- name: tally_sessions
+SELECT fenced, count(*) FROM session GROUP BY fenced;
+
 -- name: sizes
 SELECT (SELECT count(*) FROM task), (SELECT count(*) FROM ready), (SELECT count(*) FROM inflight),
        (SELECT count(*) FROM effect), (SELECT count(*) FROM unknown);
