@@ -23,7 +23,7 @@ from semel.decorated import (
     not_in_loop,
     step_function,
 )
-from semel.engine import declare, drive, review, views
+from semel.engine import declare, drive, review, stats, views
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
@@ -38,6 +38,7 @@ from semel.model import (
     Ref,
     Retry,
 )
+from semel.observe import Observer, Stats
 from semel.store.contract import Store
 from semel.store.places import open_store, place_of
 from semel.verbs import Effects, Review, Tasks
@@ -99,6 +100,7 @@ class App:
         self._is_worker = False
         self._stage: Callable[[], Runtime] | None = None  # a test's harness opens its own
         self.approvers: dict[str, int] = {}  # by effect: how many different people must approve it, if not one
+        self.observers: list[Observer] = []  # told of every commit of this process, from the app's first use on
         self.tasks, self.effects, self.review = Tasks(self), Effects(self), Review(self)
         _apps.add(self)
 
@@ -220,6 +222,19 @@ class App:
         """The awaitable twin of `journal`."""
         return await asyncio.to_thread(self.journal, of, tenant=tenant)
 
+    def stats(self, *, tenant: str | None = None) -> Stats:
+        """The three ledgers in numbers, and what waits for whom. Counts all tasks and effects: not for a tight loop.
+
+        tenant: whose; None: everybody's, or that of a bound app. The sessions are everybody's.
+        """
+        not_in_loop("app.stats", "await app.astats(...)")
+        whose = self.tenant_of(tenant) if tenant is not None else self.runtime.desk.tenant
+        return stats.read(self.runtime.desk, self.runtime.paused, whose)
+
+    async def astats(self, *, tenant: str | None = None) -> Stats:
+        """The awaitable twin of `stats`."""
+        return await asyncio.to_thread(self.stats, tenant=tenant)
+
     def signal(self, ref: Ref[Any] | str, event: str, payload: object = None) -> None:
         """Tell a task (a Ref, or an id) that `event` has happened: it goes on if it waits for it, or will not wait.
 
@@ -268,6 +283,7 @@ class App:
                 declare.check_approvers(self.approvers, self.declared_effects)
                 self._runtime = self._stage() if self._stage is not None else self._real_runtime()
                 self._runtime.app, self._runtime.approvers = self, self.approvers
+                self._runtime.observe(self.observers)
             return self._runtime
 
     def _real_runtime(self) -> Runtime:

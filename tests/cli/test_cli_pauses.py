@@ -40,16 +40,22 @@ def test_what_and_who_must_be_said(office: Office) -> None:
 
 
 def test_a_drain_waits_for_what_runs_and_no_longer(fresh: Office) -> None:
-    fresh.python("import clerk; clerk.dawdle.enqueue(2); clerk.dawdle.enqueue(3); clerk.app.close()")
+    fresh.python("import clerk; clerk.linger.enqueue('a'); clerk.linger.enqueue('b'); clerk.app.close()")
     worker = fresh.start("worker", "clerk:app", "--concurrency", "1")
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while fresh.json("tasks")["counts"]["delivery"].get("leased", 0) == 0:
         assert time.monotonic() < until
         time.sleep(0.05)
-    early = fresh.semel("drain", "--kind", "dawdle", "--seconds", "0", *BY, code=1)
-    assert "NOT DRAINED kind dawdle: 1 attempt still under way." in flat(early.stdout)
-    done = flat(fresh.semel("drain", "--kind", "dawdle", *BY).stdout)
-    assert done.endswith("DRAINED Nothing of it runs: kind dawdle. It stays paused; to go on: semel resume --kind dawdle"), done
+    early = fresh.look("drain", "--kind", "linger", "--seconds", "0", *BY, code=1)
+    assert "NOT DRAINED kind linger: 1 attempt still under way." in flat(early.stdout)
+    drain = fresh.start("drain", "--kind", "linger", *BY)
+    while "still under way" not in fresh.log(1):
+        assert time.monotonic() < until and drain.poll() is None
+        time.sleep(0.05)
+    (fresh.folder / "free").touch()
+    assert drain.wait(60) == 0
+    told = flat(fresh.log(1))
+    assert told.endswith("DRAINED Nothing of it runs: kind linger. It stays paused; to go on: semel resume --kind linger"), told
     states = fresh.json("tasks")["counts"]["delivery"]
     assert states == {"acknowledged": 1, "queued": 1}, "the second was not begun"
     assert fresh.json("drain", "--all", *BY)["at_work"] == 0

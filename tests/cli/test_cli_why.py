@@ -164,6 +164,7 @@ ALL: list[j.Happened] = [
     j.Finished("done"), j.Waits("w", "paid", 90_000), j.GaveUp("w"), j.Signalled("paid", {"a": 1}),
     j.Assumed("sml_a", 1, "mail", TASK, 1, 7, 5000, {"a": 1}, "d"), j.EpochBegan(9, "i", 8, 5000, "restored"),
     j.EpochWatched(9), j.WindowClosed(9, "all is back"), j.DoubtLifted(9, "looked through"), j.Void(),
+    j.Paused("queue", "billing", "the bank is down"), j.Resumed("all"),
     j.Asked("sml_b", "wire", TASK, 1, 2, {"a": 1}, "d"), j.Drifted("sml_b", {"a": 2}, "e", 1),
     j.Approved("sml_b", "ann", "f", "agreed", {"a": 3}, 99_000), j.Asked("sml_b", "wire", TASK, 2),
     j.Denied("sml_b", "bob", "not ours"),

@@ -38,6 +38,7 @@ EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
 PAUSES = ("tests/app/test_pauses.py",)
+OBSERVERS = ("tests/app/test_observers.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -398,4 +399,8 @@ GUARDS = (
     Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self.kinds)", ", self.kinds", PAUSES),
     Guard("what is paused is not begun in direct mode", "direct.py", "if there is None:", "if True:", PAUSES),
     Guard("a tenant's app does not pause for all", "engine/paused.py", "if desk.tenant is not None:", "if False:", PAUSES),
+    Guard("logs hide a task's key", "observe/logs.py", 'not (name == "key" and row.kind == j.Enqueued.kind)', "True", OBSERVERS),
+    Guard("logs hide what is the caller's", "observe/logs.py", "if self._log.isEnabledFor(logging.DEBUG):", "if True:", OBSERVERS),
+    Guard("a slow observer fills no memory", "observe/watch.py", "if len(self._waiting) >= self._most:", "if False:", OBSERVERS),
+    Guard("a broken observer harms nobody", "observe/watch.py", "        except Exception:  # said", "        except ZeroDivisionError:  # said", OBSERVERS),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, output, reach, show, verify, why
+from semel.cli import approvals, output, reach, show, stats, verify, why
 from semel.cli.base import FOUND_WRONG, LOOK, cli, opened
 from semel.cli.options import (
     AllOpt,
@@ -141,3 +141,22 @@ def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False
     else:
         verify.show(report)
     raise typer.Exit(FOUND_WRONG if report.wrong else 0)
+
+
+@cli.command("stats", rich_help_panel=LOOK)
+def show_stats(
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    all_tenants: AllOpt = False,
+    as_json: JsonOpt = False,
+) -> None:
+    """What needs people, then the three ledgers, then the queues.
+
+    It counts every task and effect.
+    """
+    with opened(store, tenant, all_tenants) as app:
+        found = app.stats(tenant=None if all_tenants else tenant)
+        if as_json:
+            output.emit(stats.as_data(found))
+        else:
+            stats.show(found)

@@ -48,7 +48,7 @@ def listed(desk: Desk, held: Sequence[Pause]) -> None:
     for one in held:
         under_way = len(paused.at_work(desk.store, one.scope))
         running = f"; {out.count(under_way, 'attempt')} of it still under way" if under_way else ""
-        out.say(f"{one.scope}: paused by {person_of(one.by)} {out.elapsed(now - one.at)} ago{running}")
+        out.say(f"{one.scope}: paused by {person_of(one.by)} {out.duration(now - one.at)} ago{running}")
         if one.why:
             out.indented(one.why, 2)
 

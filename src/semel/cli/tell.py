@@ -10,6 +10,7 @@ from semel.cli.output import clock, duration, moment, short
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.journal import Row
+from semel.machine.pauses import Scope
 from semel.model import EffectState, Json
 
 Detail = tuple[str, Json]
@@ -273,13 +274,23 @@ def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Det
     return _ended(said) + " Nothing is looked for any more.", ()
 
 
+def _paused(t: Teller, row: Row, x: j.Paused) -> tuple[str, tuple[Detail, ...]]:
+    why = f": {x.why}" if x.why else ""
+    return _ended(f"{person_of(row.actor)} pauses {Scope(x.what, x.name)}: nothing of it is claimed{why}"), ()
+
+
+def _resumed(t: Teller, row: Row, x: j.Resumed) -> tuple[str, tuple[Detail, ...]]:
+    why = f": {x.why}" if x.why else ""
+    return _ended(f"{person_of(row.actor)} resumes {Scope(x.what, x.name)}{why}"), ()
+
+
 _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] = {
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
     j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
-    j.Void: _void,
+    j.Paused: _paused, j.Resumed: _resumed, j.Void: _void,
 }  # fmt: skip
 
 

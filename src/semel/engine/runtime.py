@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,15 @@ from semel.engine.arrival import Arrival, asked
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, is_async
 from semel.engine.ledger import Desk
+from semel.engine.observed import commit_of
 from semel.engine.perform import Doing
 from semel.engine.session import Learnt, Session, land
 from semel.engine.standing import Paused, Standing
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.model import Awaits
+from semel.observe import Fenced, Observer
+from semel.observe.watch import Watch
 from semel.store.contract import Lends, Store
 from semel.store.witness import Witness
 from semel.store.writer import Writer
@@ -99,6 +102,7 @@ class Runtime:
         self.forked = False
         self.app: Awaits | None = None
         self.approvers: Mapping[str, int] = {}
+        self.watching: Watch | None = None
         self._session: Session | None = None
         self._arrival: Arrival | None = None
         self._opening = threading.Lock()
@@ -138,6 +142,7 @@ class Runtime:
                     witness=self.witness,
                 )
                 session.overdue_by(self.overdue)
+                session.on_fencing = self.note_fenced
                 session.start()
                 self._session = session
             if self._session.fenced:
@@ -185,6 +190,21 @@ class Runtime:
         """Why nothing can stop this process's code ("" if the kernel can): recorded with each submission (R4)."""
         return "" if self.watchdog.enabled and self.watchdog.available else "process"
 
+    def observe(self, observers: Sequence[Observer]) -> None:
+        """Tell these of every commit from now on."""
+        if not observers:
+            return
+        self.watching = watch = Watch(observers)
+        self.desk.writer.observed = lambda units, outcomes, seconds, waited: watch.note(
+            lambda: commit_of(units, outcomes, seconds, waited)
+        )
+
+    def note_fenced(self, session: str, how: str, own: bool) -> None:
+        """Tell them that a session was fenced."""
+        if self.watching is not None:
+            at = self.desk.clock.wall_ms()
+            self.watching.note(lambda: Fenced(session, how, own, at))
+
     def overdue(self) -> float:
         """The longest that any code has outlived its timeout, in seconds."""
         now = self.desk.clock.boot()
@@ -211,6 +231,8 @@ class Runtime:
             held = bool(self._session.held)
             self._session.stop(leave=not self.codes and not held)
         self.desk.store.close()
+        if self.watching is not None:
+            self.watching.close()
 
     # --- the user's code, and where it stands ---
 

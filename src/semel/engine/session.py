@@ -86,6 +86,7 @@ class Session:
         self.fenced = ""
         self.held: set[tuple[str, str]] = set()  # tasks that this process knows to be its own, registered before the claim lands
         self._on_fenced = on_fenced
+        self.on_fencing: Callable[[str, str, bool], None] = lambda session, how, own: None
         self._nonces = [os.urandom(8).hex()]  # the acknowledged one, and any sent since (R15)
         self._deadline = 0.0
         self._watched: dict[str, Watched] = {}
@@ -201,6 +202,7 @@ class Session:
         if not self.fenced:
             self.fenced = why
             log.error("semel: session %s is fenced: %s", self.id, why)
+            self.on_fencing(self.id, why, True)
             if self.witness is not None:
                 self.witness.save(ask=False)  # whoever comes next must know what this process saw
             self._on_fenced(why)
@@ -249,6 +251,7 @@ class Session:
         """Compare-and-set on the beat that was watched; with proof of death, whatever it is."""
         if self.desk.store.fence(row.id, row.nonce, how):
             log.warning("semel: session %s (pid %s on %s) is fenced: %s", row.id, row.pid, row.host, how)
+            self.on_fencing(row.id, how, False)
 
     def sweep(self) -> None:
         """R17: a standing query over what fenced or missing sessions hold, page by page: one bad row starves none behind it."""

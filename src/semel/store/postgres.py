@@ -405,7 +405,8 @@ class Postgres:
         unknown, tasks, depths, sessions = (
             answer.rows for answer in self._read(*((name, whose) for name in of), ("tally_sessions", None))
         )
-        return Tally(*unknown[0], *tasks[0], dict(sessions), tuple(Depth(*row) for row in depths))
+        (many, oldest), (asking, at_work) = unknown[0], tasks[0]
+        return Tally(many, oldest, asking, at_work, dict(sessions), tuple(Depth(*row) for row in depths))
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""

@@ -355,10 +355,11 @@ class SQLite:
 
     def tally(self, tenant: str | None) -> Tally:
         """What is unknown, waits, and is at work."""
-        (unknown,) = self._reader.all("tally_unknown", (tenant,))
-        (tasks,) = self._reader.all("tally_tasks", (tenant,))
+        ((unknown, oldest),) = self._reader.all("tally_unknown", (tenant,))
+        ((asking, at_work),) = self._reader.all("tally_tasks", (tenant,))
         depths = self._reader.all("tally_depths", (tenant,))
-        return Tally(*unknown, *tasks, dict(self._reader.all("tally_sessions")), tuple(Depth(*row) for row in depths))
+        sessions = dict(self._reader.all("tally_sessions"))
+        return Tally(unknown, oldest, asking, at_work, sessions, tuple(Depth(*row) for row in depths))
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""

@@ -18,6 +18,7 @@ PATIENCE_SECONDS = 60.0
 ASIDE_SECONDS = (0.05, 1.0)  # what waits for a lock is tried again after so long; then after longer, up to that
 LINGER_SECONDS = 0.004  # an outcome that nobody waits for looks out so long for a transaction that is made anyway
 log = logging.getLogger("semel")
+Observed = Callable[[list[Unit], list[Outcome], float, float], None]  # seconds that it took, and that the first had waited
 
 
 class Signal:
@@ -75,13 +76,14 @@ class Signal:
 class Ticket(Signal):
     """A unit on its way; `value` becomes its Outcome, or a StoreUnavailable."""
 
-    __slots__ = ("aside_since", "barrier", "unit")
+    __slots__ = ("aside_since", "barrier", "since", "unit")
 
     def __init__(self, unit: Unit) -> None:
         super().__init__()
         self.unit = unit
         self.barrier = isinstance(unit, Change) and not unit.parts and not unit.id  # it waits for all that came before
         self.aside_since = 0.0  # since when it waits for a lock
+        self.since = time.monotonic()
 
 
 class Writer:
@@ -105,6 +107,7 @@ class Writer:
         self._aside: list[Ticket] = []  # what waits for a lock, and what stands behind it in its streams, in order
         self._aside_until, self._aside_pause = 0.0, ASIDE_SECONDS[0]
         self._thread: threading.Thread | None = None
+        self.observed: Observed | None = None  # told the same, once all have been answered
         self.commits = 0
         self.units = 0
 
@@ -172,6 +175,7 @@ class Writer:
 
     def _run(self) -> None:
         while (batch := self._take()) or self._aside:
+            began = time.monotonic()
             outcomes = self._commit(batch) if batch else []
             busy: list[Ticket] = []
             answered: list[tuple[Ticket, Outcome | StoreUnavailable]] = []
@@ -183,6 +187,15 @@ class Writer:
             self._set_aside(busy)
             for ticket, outcome in answered:
                 ticket.set(outcome)
+            if self.observed is not None and answered:
+                self._tell(self.observed, answered, began)
+
+    def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
+        """Of each transaction that was acknowledged, and of nothing that is empty."""
+        ended = time.monotonic()
+        known = [(t, o) for t, o in answered if not t.barrier and not isinstance(o, StoreUnavailable)]
+        if known:
+            observed([t.unit for t, _ in known], [o for _, o in known], ended - began, ended - min(t.since for t, _ in known))
 
     def _set_aside(self, busy: list[Ticket]) -> None:
         """Try these again later, so that nobody else waits for what they wait for."""

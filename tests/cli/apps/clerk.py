@@ -119,6 +119,13 @@ def dawdle(seconds: int) -> None:
     time.sleep(seconds)
 
 
+@app.task(intent=("name",), queue="slow")
+def linger(name: str) -> None:
+    """It runs until the test lets it end."""
+    while not world().with_name("free").exists():
+        time.sleep(0.02)
+
+
 @app.effect(intent=("invoice",), timeout=timedelta(seconds=60))
 def ponder(submission: semel.Submission, invoice: str) -> str:
     """Acts, and then does not come back until the world says so."""
