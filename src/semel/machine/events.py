@@ -44,6 +44,7 @@ __all__ = [
     "Replayed",
     "SenderGone",
     "Signalled",
+    "Spent",
     "Stepped",
     "Suspended",
     "Unblocked",
@@ -88,6 +89,9 @@ class Claimed(Happened):
     max_attempts: int = 5
     max_crashes: int = 5
     backoff_ms: int = 2000
+    max_usd: str = ""  # exact decimal text; "": no limit
+    max_tokens: int | None = None
+    max_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +100,16 @@ class Stepped(Happened):
     key: str
     name: str
     result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Happened):
+    """What the code of an attempt says that it has spent, when it ran and whoever owns the task now. usd: exact decimal text."""
+
+    kind: ClassVar[str] = "spent"
+    attempt: int
+    usd: str = "0"
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +138,14 @@ class Parked(Happened):
     why: str
     due: int = 0
     key: str = ""  # of the wait for which it was
+    ran: int = 0  # for how long the attempt held the task, milliseconds; so of the other ends
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Happened):
     kind: ClassVar[str] = "finished"
     result: Json = None
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +153,7 @@ class Failed(Happened):
     kind: ClassVar[str] = "failed"
     error: str
     due: int = 0
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +169,7 @@ class Blocked(Happened):
     kind: ClassVar[str] = "blocked"
     why: str
     key: str = ""
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +199,7 @@ class Cancelled(Happened):
 class DeadLettered(Happened):
     kind: ClassVar[str] = "dead_lettered"
     why: str = ""
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -471,7 +490,7 @@ class Void(Happened):
 KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
-        Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
+        Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
         SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
         WindowClosed, DoubtLifted, Void,
