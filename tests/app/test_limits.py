@@ -16,6 +16,9 @@ import pytest
 
 import semel
 from semel.engine import views
+from semel.engine.ledger import Ledger
+from semel.engine.session import land
+from semel.machine import tasks
 from semel.machine.limits import Used
 from semel.testing import Harness
 
@@ -362,6 +365,21 @@ def test_a_thread_of_an_attempt_that_is_over_still_says_what_it_has_spent(h: Har
     assert view.delivery == "acknowledged" and used(work.ref).usd == 5, "it stays done, and the money is on record"
     with pytest.raises(semel.Unsettled, match="spent 5 usd of 2"), app.work("w", kind="loop", limits=semel.Limits(usd="2")):
         raise AssertionError("it may start nothing more")
+
+
+def test_what_an_earlier_attempt_says_late_stops_the_one_that_runs_at_its_next_effect(h: Harness) -> None:
+    """It has not seen it yet; the machine refuses, and that is nothing for the agent to read."""
+    limits = semel.Limits(usd="2")
+    with app.work("w", kind="loop", limits=limits) as work:
+        act("a")
+    with pytest.raises(semel.Unsettled, match="spent 5 usd of 2"), app.work("w", kind="loop", limits=limits):
+        other = Ledger.read(app.runtime.desk, work.ref.tenant, work.ref.id, "session:of before")
+        assert other is not None and land(other, tasks.Spend(other.state.token - 1, 1, "5", 0))
+        try:
+            act("b")
+        except semel.Refused:
+            raise AssertionError("the agent was told") from None
+    assert [sent.arguments["what"] for sent in h.sent(act)] == ["a"]
 
 
 # --- your own loop ----------------------------------------------------------------------------------------------------
