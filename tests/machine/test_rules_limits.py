@@ -116,10 +116,10 @@ def test_declared_limits_are_recorded_exactly() -> None:
 
 
 def ran(*events: tuple[int, j.Happened]) -> int:
-    used = limits.Used()
+    task = t.Task()
     for at, event in events:
-        used = limits.after(used, event, at)
-    return used.ms
+        task = t.apply(task, event, at)
+    return task.used.ms
 
 
 def test_time_is_what_the_ends_of_attempts_say_and_not_what_passes_between_them() -> None:
@@ -206,7 +206,7 @@ def test_a_cancelled_task_stays_cancelled_when_it_exceeds_a_limit() -> None:
 def test_a_replay_lets_money_and_time_count_afresh_and_keeps_them_on_record() -> None:
     bench = leased_over()
     bench.do(t.Exceed(bench.token, NOW, 30_000), t.Replay("by alice", NOW), claim(budget=BUDGET))
-    assert bench.task.used == limits.Used(since=bench.at, seen=bench.at, old_usd=Decimal("2.03"), old_tokens=400, old_ms=30_000)
+    assert bench.task.used == limits.Used(since=bench.at, old_usd=Decimal("2.03"), old_tokens=400, old_ms=30_000)
     bench.do(spend(bench, "2"))
     assert not bench.task.suspended and bench.task.used.total == (Decimal("4.03"), 400, 30_000)
     bench.do(spend(bench, "0.01"))

@@ -77,7 +77,7 @@ GUARDS = (
     Guard("limits: a task ends for the reason for which it was to end", "machine/tasks.py",
           "_final(task.ending, task.ending_why)", "_final(task.ending, task.why)", LIMITS),
     Guard("limits: a dead worker's idle hours are not running time", "machine/limits.py",
-          "ms=u.ms + u.seen - u.since", "ms=u.ms + at - u.since", LIMITS),
+          "return at if type(event) in _ITS_OWN else seen", "return at", LIMITS),
     Guard("limits: a replay lets money count afresh", "machine/limits.py", "    j.Replayed: _replayed,\n", "", LIMITS),
     Guard("limits: an attempt beyond a limit does not run the handler", "engine/attempt.py",
           "    if attempt.over():  # before this attempt", "    if False:  # before this attempt", LIMITED),

@@ -32,15 +32,13 @@ class Budget:
 class Used:
     """What limits count: since the last replay. old_...: before it, which stays on record.
 
-    since, seen: when the attempt under way was claimed, and the last that it put on record, in milliseconds: a crashed
-    attempt counts for so long.
+    since: when the attempt under way was claimed, in milliseconds.
     """
 
     usd: Decimal = ZERO
     tokens: int = 0
     ms: int = 0
     since: int = 0
-    seen: int = 0
     old_usd: Decimal = ZERO
     old_tokens: int = 0
     old_ms: int = 0
@@ -79,35 +77,35 @@ def over(used: Used, budget: Budget, ran: int = 0) -> str:
 # --- apply ----------------------------------------------------------------------------------------------------------
 
 
-def after(used: Used, event: j.Happened, at: int) -> Used:
-    """What is used up after `event`, written at `at`."""
+def last_seen(seen: int, event: j.Happened, at: int) -> int:
+    """When the attempt under way last put something on record; what others say of its task does not count."""
+    return at if type(event) in _ITS_OWN else seen
+
+
+def after(used: Used, event: j.Happened, seen: int) -> Used:
+    """What is used up after `event`. seen: as `last_seen` has it."""
     change = _AFTER.get(type(event))
-    return change(used, event, at) if change else used
+    return change(used, event, seen) if change else used
 
 
-def _spent(u: Used, x: j.Spent, at: int) -> Used:
-    return replace(u, usd=EXACT.add(u.usd, Decimal(x.usd)), tokens=u.tokens + x.tokens, seen=max(u.seen, at))
+def _spent(u: Used, x: j.Spent, seen: int) -> Used:
+    return replace(u, usd=EXACT.add(u.usd, Decimal(x.usd)), tokens=u.tokens + x.tokens)
 
 
-def _ended(u: Used, x: Any, at: int) -> Used:
+def _ended(u: Used, x: Any, seen: int) -> Used:
     return replace(u, ms=u.ms + x.ran) if x.ran else u
 
 
-def _told(u: Used, x: j.Happened, at: int) -> Used:
-    return replace(u, seen=at) if at > u.seen else u
-
-
-def _replayed(u: Used, x: j.Replayed, at: int) -> Used:
+def _replayed(u: Used, x: j.Replayed, seen: int) -> Used:
     usd, tokens, ms = u.total
     return Used(old_usd=usd, old_tokens=tokens, old_ms=ms)
 
 
 _AFTER: dict[type, Callable[[Used, Any, int], Used]] = {
-    j.Claimed: lambda u, x, at: replace(u, since=at, seen=at),
+    j.Claimed: lambda u, x, seen: replace(u, since=seen),
     j.Spent: _spent,
-    j.LeaseLost: lambda u, x, at: replace(u, ms=u.ms + u.seen - u.since),
+    j.LeaseLost: lambda u, x, seen: replace(u, ms=u.ms + max(0, seen - u.since)),  # a crashed attempt counts for so long
     j.Replayed: _replayed,
     **dict.fromkeys((j.Finished, j.Failed, j.Parked, j.Blocked, j.DeadLettered), _ended),
-    # what an attempt itself writes, and nobody for it when it is gone
-    **dict.fromkeys((j.Stepped, j.Joined, j.Suspended, j.Intended, j.Confirmed, j.Disproved, j.Asked, j.Declined), _told),
 }
+_ITS_OWN = {j.Claimed, j.Spent, j.Stepped, j.Joined, j.Suspended, j.Intended, j.Confirmed, j.Disproved, j.Asked, j.Declined}

@@ -107,6 +107,7 @@ class Task:
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
     used: limits.Used = limits.NOTHING
     budget: limits.Budget = limits.UNLIMITED  # as declared where it was last claimed
+    seen: int = 0  # when its attempt last put something on record
     joined: frozenset[str] = frozenset()
     submitted: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
@@ -289,7 +290,7 @@ def _block(task: Task, c: Block, shared: Mapping[str, Key]) -> e.Decision | Refu
 
 def _spend(task: Task, c: Spend, _: Mapping[str, Key]) -> e.Decision | Refusal:
     spent = j.Spent(c.attempt, c.usd, c.tokens)
-    why = limits.over(limits.after(task.used, spent, 0), task.budget)
+    why = limits.over(limits.after(task.used, spent, task.seen), task.budget)
     stops = bool(why) and task.owned(c.token) and not task.suspended
     return e.Decision((spent, j.Suspended(why)) if stops else (spent,))
 
@@ -464,11 +465,11 @@ def lose_shared(
 
 def apply(task: Task, event: j.Happened, at: int) -> Task:
     """The task after `event`, written at `at` (milliseconds since the Unix epoch). Pure."""
-    seq = task.version + 1
+    seq, seen = task.version + 1, limits.last_seen(task.seen, event, at)
     if isinstance(event, j.OfEffect):
-        return _apply_effect(replace(task, version=seq, used=limits.after(task.used, event, at)), event, seq, at)
-    change = _APPLY.get(type(event))
-    return replace(change(task, event) if change else task, version=seq, used=limits.after(task.used, event, at))
+        return _apply_effect(replace(task, version=seq, seen=seen), event, seq, at)
+    change, used = _APPLY.get(type(event)), limits.after(task.used, event, seen)
+    return replace(change(task, event) if change else task, version=seq, seen=seen, used=used)
 
 
 def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
@@ -521,15 +522,9 @@ def _apply_ending(t: Task, c: j.Ending) -> Task:
 def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
     crashes = t.crashes + 1
     return _left(
-        t,
-        Delivery.QUEUED,
-        _rest(t),
-        crashes=crashes,
-        alone=crashes >= t.max_crashes - 1,
-        due=c.due,
-        clean=False,
+        t, Delivery.QUEUED, _rest(t), crashes=crashes, alone=crashes >= t.max_crashes - 1, due=c.due, clean=False,
         why=f"lease lost ({c.proof})",
-    )
+    )  # fmt: skip
 
 
 def _apply_replayed(t: Task, c: j.Replayed) -> Task:
@@ -539,19 +534,9 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
     steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
     waits = Map({key: wait for key, wait in t.waits.items() if wait.seq < first})
     return _left(
-        t,
-        Delivery.QUEUED,
-        _rest(t),
-        failures=0,
-        crashes=0,
-        alone=False,
-        clean=False,
-        ending="",
-        due=c.due,
-        why=f"replayed: {c.why}",
-        steps=steps,
-        waits=waits,
-    )
+        t, Delivery.QUEUED, _rest(t), failures=0, crashes=0, alone=False, clean=False, ending="", due=c.due,
+        why=f"replayed: {c.why}", steps=steps, waits=waits,
+    )  # fmt: skip
 
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
