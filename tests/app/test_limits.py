@@ -514,3 +514,14 @@ def test_a_replay_by_a_person_lets_money_count_afresh_and_repeats_no_effect(h: H
     h.run()
     assert ref.result() == "done" and [sent.arguments["what"] for sent in h.sent(act)] == ["a", "b"]
     assert used(ref).total[0] == Decimal("3.20")
+
+
+def test_an_agent_cannot_replay_what_is_beyond_its_limit(h: Harness) -> None:
+    ref = begin("spend 3")
+    dead(h, ref, "spent 3 usd of 2")
+    with (
+        app.work("w", kind="loop"),
+        pytest.raises(semel.Misuse, match=r"app\.review\.replay was called inside the work of an agent"),
+    ):
+        app.review.replay(ref, by="ann")
+    assert app.tasks.get(ref).delivery == "dead_lettered"

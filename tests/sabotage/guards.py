@@ -79,6 +79,7 @@ GUARDS = (
     Guard("limits: a dead worker's idle hours are not running time", "machine/limits.py",
           "return at if type(event) in _ITS_OWN else seen", "return at", LIMITS),
     Guard("limits: a replay lets money count afresh", "machine/limits.py", "    j.Replayed: _replayed,\n", "", LIMITS),
+    Guard("limits: an agent cannot replay", "verbs.py", '        review.no_agent("app.review.replay")\n', "", LIMITED),
     Guard("limits: an attempt beyond a limit does not run the handler", "engine/attempt.py",
           "    if attempt.over():  # before this attempt", "    if False:  # before this attempt", LIMITED),
     Guard("limits: the end of an attempt looks at what was used up", "engine/attempt.py",
