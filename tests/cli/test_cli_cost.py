@@ -15,7 +15,7 @@ LIMITS = semel.Limits(usd="2", tokens=5000, seconds=600)
 
 @pytest.fixture
 def office(tmp_path: Path) -> Iterator[Office]:
-    """One task is beyond its money, another has none, a third was replayed."""
+    """One task is beyond its money, one has no limit, one met that of its effects, one was replayed."""
     office = Office(tmp_path)
     app = semel.App(office.url, watchdog="never")
 
@@ -27,6 +27,13 @@ def office(tmp_path: Path) -> Iterator[Office]:
     with pytest.raises(semel.Unsettled):
         enter("dear", "1.50", "0.53")
     enter("free", limits=semel.Limits())
+
+    @app.effect(intent=("n",))
+    def act(submission: semel.Submission, n: int) -> int:
+        return n
+
+    with pytest.raises(semel.Refused), app.work("acts", kind="loop", limits=semel.Limits(effects=0)):
+        act(1)
     with pytest.raises(semel.Unsettled) as left:
         enter("again", "2.50")
     app.review.replay(left.value.ref, by="ann")
@@ -42,7 +49,7 @@ def flat(text: str) -> str:
 def test_a_dead_letter_says_what_it_has_cost(office: Office) -> None:
     shown = flat(office.look("dead").stdout)
     assert "why spent 2.03 usd of 2" in shown and "cost 2.03 usd of 2, 2400 tokens of 5000, " in shown
-    (dead,) = office.json("dead")["dead"]
+    (dead,) = (one for one in office.json("dead")["dead"] if one["key"] == "dear")
     assert dead["used"]["usd"] == "2.03" and dead["used"]["limits"] == {"usd": "2", "tokens": 5000, "ran_ms": 600_000}
 
 
@@ -61,6 +68,9 @@ def test_the_story_tells_each_spending_and_the_end(office: Office) -> None:
     told = flat(office.look("why", "dear").stdout)
     assert "Attempt 1 has spent 1.50 usd and 1200 tokens." in told
     assert "dead-lettered: spent 2.03 usd of 2" in told
+    assert "Next: if it may have as much again, then semel replay" in told
+    told = flat(office.look("why", "acts").stdout)
+    assert "Next: if it may do more, raise Limits(effects=) or per_task= in the code, then semel replay" in told
 
 
 def test_who_replays_is_told_that_its_limits_count_afresh(office: Office) -> None:

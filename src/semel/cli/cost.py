@@ -5,9 +5,9 @@ from __future__ import annotations
 from semel.cli import output as out
 from semel.engine.ledger import Desk
 from semel.engine.views import state_of
-from semel.machine.limits import UNLIMITED, text_of
+from semel.machine.limits import UNLIMITED, over, text_of
 from semel.machine.tasks import Task
-from semel.model import Json
+from semel.model import Code, Json
 
 
 def cost_data(s: Task) -> dict[str, Json]:
@@ -32,6 +32,15 @@ def cost_words(s: Task) -> str:
     before = (usd, tokens, ms) != (u.usd, u.tokens, u.ms)
     all_of_it = f"; with what was before its replay: {text_of(usd)} usd, {tokens} tokens, {out.duration(ms)}" if before else ""
     return ", ".join(said) + all_of_it
+
+
+def mend(s: Task) -> str:
+    """What a person does about a dead letter before its replay."""
+    if over(s.used, s.budget):
+        return "if it may have as much again"
+    if Code.LIMIT_REACHED in s.why:
+        return "if it may do more, raise Limits(effects=) or per_task= in the code"
+    return "mend the cause"
 
 
 def afresh(desk: Desk, tenant: str, task: str) -> str:

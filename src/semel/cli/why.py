@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from semel.cli import cost
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, reading
@@ -283,7 +284,7 @@ def _task_facts(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> Iter
 
 def _task_advice(state: tasks.Task) -> str:
     if state.delivery is Delivery.DEAD_LETTERED:
-        return f"Next: mend the cause, then  semel replay {out.short(state.id)} --by YOU"
+        return f"Next: {cost.mend(state)}, then  semel replay {out.short(state.id)} --by YOU"
     if state.delivery is Delivery.BLOCKED:
         return (
             f"Next: a person mends the cause above; then a verdict on the effect, or  semel cancel {out.short(state.id)} --by YOU"
