@@ -63,6 +63,12 @@ def test_money_is_summed_without_rounding_whatever_the_caller_s_context_is(amoun
     assert used.tokens == 3 * len(amounts)
 
 
+@pytest.mark.parametrize("usd", ["NaN", "much", "1e-400", "Infinity", ""])
+def test_a_row_that_tells_of_no_amount_is_an_error_and_not_an_amount(usd: str) -> None:
+    with pytest.raises(ValueError, match="which is no amount"):
+        t.apply(leased_rich().task, j.Spent(1, usd), NOW)
+
+
 def test_ten_dimes_are_a_dollar() -> None:
     bench = queued().do(claim(budget=limits.Budget("1")))
     for _ in range(10):

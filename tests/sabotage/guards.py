@@ -68,7 +68,7 @@ GUARDS = (
     Guard("R11 beyond a limit a swallowed suspension is one all the same", "machine/tasks.py",
           "return e.Decision((spent, j.Suspended(why)) if stops else (spent,))", "return e.Decision((spent,))", LIMITS),
     Guard("limits: money is summed without rounding", "machine/limits.py",
-          "usd=EXACT.add(u.usd, Decimal(x.usd))", "usd=u.usd + Decimal(x.usd)", LIMITS),
+          "usd = EXACT.add(u.usd, Decimal(x.usd))", "usd = u.usd + Decimal(x.usd)", LIMITS),
     Guard("limits: what an older token has spent was spent", "machine/tasks.py",
           "Step, Join, Decline, Wait, GiveUp, Exceed)\n", "Step, Join, Decline, Wait, GiveUp, Exceed, Spend)\n", LIMITS),
     Guard("limits: what is unknown is settled before a task ends", "machine/tasks.py",

@@ -89,7 +89,13 @@ def after(used: Used, event: j.Happened, seen: int) -> Used:
 
 
 def _spent(u: Used, x: j.Spent, seen: int) -> Used:
-    return replace(u, usd=EXACT.add(u.usd, Decimal(x.usd)), tokens=u.tokens + x.tokens)
+    try:
+        usd = EXACT.add(u.usd, Decimal(x.usd))
+    except ArithmeticError:
+        usd = Decimal("NaN")
+    if not usd.is_finite():
+        raise ValueError(f"the journal says that {x.usd!r} usd were spent, which is no amount")
+    return replace(u, usd=usd, tokens=u.tokens + x.tokens)
 
 
 def _ended(u: Used, x: Any, seen: int) -> Used:
