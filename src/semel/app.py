@@ -172,10 +172,6 @@ class App:
         formerly: tuple[str, ...] = (),
     ) -> TaskDecorator:
         """Declare a task. intent: the parameters that make its key; else every enqueue names one with using(key=...)."""
-        if limits.usd is not None or limits.tokens is not None:
-            raise Misuse(
-                "Limits(usd=, tokens=) are not in this version of semel, and will not be ignored; use Limits(effects=...)"
-            )
 
         def declares(fn: Callable[..., Any]) -> Any:
             declared = declare.task(

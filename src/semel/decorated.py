@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import inspect
 from collections.abc import Callable, Coroutine
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from semel.engine import declare, drive
@@ -13,10 +15,11 @@ from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
 from semel.engine.queue import Order, check_name
-from semel.engine.runtime import current, in_loop, inside
+from semel.engine.runtime import IN_EFFECT, current, in_loop, inside, set_here
 from semel.errors import Misuse, Suspended
 from semel.machine import keys, tasks
-from semel.model import Ref, Submission
+from semel.machine.limits import text_of
+from semel.model import Ref, Submission, exact_usd, whole_number
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -26,6 +29,7 @@ R = TypeVar("R")
 T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 LONGEST_WAIT = timedelta(days=36525)
+_in_step: contextvars.ContextVar[bool] = contextvars.ContextVar("semel_step", default=False)
 
 
 class Executes(Protocol):
@@ -67,10 +71,10 @@ def not_in_loop(what: str, twin: str) -> None:
         raise Misuse(f"{what} waits for the store, and would hold up the event loop that runs here; write: {twin}")
 
 
-def attempt_here(what: str) -> Attempt:
-    """The attempt of this context. Raises `Misuse` outside any work, and inside an effect."""
+def attempt_here(what: str, within: str = "") -> Attempt:
+    """The attempt of this context. Raises `Misuse` outside any work, and inside an effect (unless `within` names that)."""
     where = inside.get()
-    if where:
+    if where and where != within:
         raise Misuse(f"{what} was called inside {where}; call it from the handler, one after the other")
     attempt = current.get()
     if attempt is None:
@@ -166,6 +170,24 @@ def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
     raise TimeoutError(f"{event} was not signalled in time")
 
 
+def spend(*, usd: Decimal | str = "0", tokens: int = 0) -> None:
+    """Say what was spent, of money (exact: text or a Decimal, of US dollars) and of tokens. In plain and async code alike.
+
+    It is on record before the task's next effect is sent, and counts against `Limits(usd=, tokens=)` whatever becomes of the
+    attempt. Beyond a limit it suspends the handler, and the task is dead-lettered. In a step the step's result is recorded
+    first; in an effect, the effect's. A step that is replayed does not spend again. Raises `Misuse` for a float.
+    """
+    money, count = exact_usd(usd, "semel.spend(usd=)"), whole_number(tokens, "semel.spend(tokens=)")
+    in_effect = inside.get() == IN_EFFECT
+    if current.get() is None and _in_step.get():
+        return  # a step outside any work just runs
+    attempt = attempt_here("semel.spend", within=IN_EFFECT)
+    if money or count:
+        attempt.ledger.post(tasks.Spend(attempt.token, attempt.number, text_of(money), count))
+    if not in_effect and not _in_step.get():
+        attempt.look_at_limits()
+
+
 def _looked_at(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
@@ -176,19 +198,25 @@ def step_function(step: declare.Step) -> Any:
 
     async def steps_async(*args: Any, **kwargs: Any) -> Any:
         if current.get() is None:
-            return await step.fn(*args, **kwargs)
+            with set_here(_in_step, True):
+                return await step.fn(*args, **kwargs)
         taken = _Taken(step, args, kwargs)
         if taken.known:
             return taken.result()
-        return taken.record(await step.fn(**taken.values))
+        with set_here(_in_step, True):
+            value = await step.fn(**taken.values)
+        return taken.record(value)
 
     def steps(*args: Any, **kwargs: Any) -> Any:
         if current.get() is None:
-            return step.fn(*args, **kwargs)
+            with set_here(_in_step, True):
+                return step.fn(*args, **kwargs)
         taken = _Taken(step, args, kwargs)
         if taken.known:
             return taken.result()
-        return taken.record(step.fn(**taken.values))
+        with set_here(_in_step, True):
+            value = step.fn(**taken.values)
+        return taken.record(value)
 
     return dressed(steps_async if step.is_async else steps, step.fn, step.parameters.signature)
 
@@ -201,6 +229,7 @@ class _Taken:
         self.attempt = attempt_here(f"step {step.name}")
         if self.attempt.exit is not None:
             raise Suspended(self.attempt.exit.why)
+        self.attempt.look_at_limits()
         self.values = step.parameters.bind(args, kwargs)
         self.key = self.attempt.next_step(step.name, step.parameters.encode(self.values))
         self.known = self.key in self.attempt.ledger.state.steps
@@ -217,6 +246,7 @@ class _Taken:
         except NotRecordable as error:
             raise Misuse(f"step {self.step.name}: its result cannot be recorded: {error}; return plain data") from None
         self.attempt.ledger.post(tasks.Step(self.attempt.token, self.key, self.step.name, data))
+        self.attempt.look_at_limits()
         return self.step.result.decode(data)
 
 

@@ -78,7 +78,7 @@ def _ledger(runtime: Runtime, session: Session, taken: ClaimedTask) -> Generator
         raise
 
 
-def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Generator[Request, Any, Ledger]:
+def take(runtime: Runtime, ref: Ref[Any], retry: Retry, limits: Limits, wait: timedelta) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
     clock = runtime.desk.clock
     until = clock.boot() + wait.total_seconds()
@@ -86,7 +86,7 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, wait: timedelta) -> Gene
     while True:
         yield from _not_paused(runtime, ref, until)
         refused: list[Refusal] = []
-        ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused)
+        ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused, limits)
         outcome = yield Await(ticket)
         not_taken(session, registered, outcome)
         if isinstance(outcome, BaseException):
@@ -154,7 +154,7 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         runtime = yield from self._app.opened()
         task, ticket = enqueue(runtime.desk, self._order)
         self.ref = Ref(accepted(task, (yield Await(ticket))), self._order.tenant, app=self._app)
-        ledger = yield from take(runtime, self.ref, FOR_EVER, self._wait)
+        ledger = yield from take(runtime, self.ref, FOR_EVER, self._limits, self._wait)
         session = yield from runtime.desk.off_loop(runtime.session)
         attempt = Attempt(
             runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits, hold_seconds=self._wait.total_seconds()
@@ -216,7 +216,7 @@ def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generat
     state = yield from state_now(runtime.desk, ref)
     if state.execution is not Execution.SUCCEEDED:
         try:
-            ledger = yield from take(runtime, ref, work.retry, wait)
+            ledger = yield from take(runtime, ref, work.retry, work.limits, wait)
         except Unsettled:
             state = yield from state_now(runtime.desk, ref)
             if state.execution is not Execution.SUCCEEDED:

@@ -231,13 +231,60 @@ class Retry:
         _not_negative("backoff", self.backoff)
 
 
+MOST_USD_DIGITS, MOST_USD_PLACES = 15, 18
+MOST_TOKENS = 1 << 53
+
+
+def exact_usd(value: object, what: str) -> Decimal:
+    """An amount of money, exact. Raises `Misuse` that names `what`."""
+    if isinstance(value, float):
+        raise Misuse(f"{what} is the float {value!r}, which is not exact; write it as text or as a Decimal: usd={str(value)!r}")
+    if isinstance(value, bool) or not isinstance(value, Decimal | str | int):
+        raise Misuse(f"{what} is {value!r}; write an amount as text or as a Decimal: usd='0.03'")
+    try:
+        usd = Decimal(value)
+    except ArithmeticError:
+        raise Misuse(f"{what} is {value!r}, which is no number; write an amount as text or as a Decimal: usd='0.03'") from None
+    if not usd.is_finite() or usd < 0:
+        raise Misuse(f"{what} is {value!r}; an amount is finite and not negative: usd='0.03'")
+    _, digits, exponent = usd.as_tuple()
+    if usd and (usd.adjusted() >= MOST_USD_DIGITS or int(exponent) < -MOST_USD_PLACES or len(digits) > 40):
+        raise Misuse(
+            f"{what} is {value!r}; an amount has at most {MOST_USD_DIGITS} digits before the point and {MOST_USD_PLACES} behind "
+            f"it: round it up"
+        )
+    return usd.copy_abs() if usd else Decimal(0)
+
+
+def whole_number(value: object, what: str) -> int:
+    """A number of things. Raises `Misuse` that names `what`."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_TOKENS:
+        raise Misuse(f"{what} is {value!r}; write a whole number, not below zero: 1200")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one task may use up. effects: how many different effects. usd, tokens: see `semel.spend`."""
+    """What one task may use up. effects: how many different effects. usd, tokens: see `semel.spend`. seconds: of running.
+
+    What goes beyond a limit dead-letters the task, with the reason. A replay by a person lets usd, tokens and seconds count
+    afresh; effects are counted for ever. usd is exact: text or a Decimal.
+    """
 
     effects: int | None = field(default=None, kw_only=True)
     usd: Decimal | str | None = field(default=None, kw_only=True)
     tokens: int | None = field(default=None, kw_only=True)
+    seconds: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("effects", "tokens"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), f"Limits({name}=)")
+        if self.usd is not None:
+            exact_usd(self.usd, "Limits(usd=)")
+        s = self.seconds
+        if s is not None and (isinstance(s, bool) or not isinstance(s, int | float) or not 0 < s < MOST_TOKENS):
+            raise Misuse(f"Limits(seconds=) is {s!r}; write how many seconds its attempts may run in all: seconds=600")
 
 
 class Awaits(Protocol):

@@ -277,9 +277,11 @@ class Review(_Part):
     def replay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
         """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
 
-        from_step: forget the recorded steps from the first of that name on; default: all of them.
+        from_step: forget the recorded steps from the first of that name on; default: all of them. Its limits of money, tokens
+        and time count afresh.
         """
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
+        review.no_agent("app.review.replay")
         drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
 
     async def areplay(

@@ -398,7 +398,7 @@ class Worker:
         """It outlived the grace: its task goes back, what it submitted is ambiguous, and its code may start nothing more."""
         attempt = running.attempt
         attempt.exit = attempt.exit or Exit("park", "the worker stopped")
-        park = tasks.Park(attempt.token, "the worker stopped while it ran", attempt.clock.wall_ms())
+        park = tasks.Park(attempt.token, "the worker stopped while it ran", attempt.clock.wall_ms(), attempt.ran_ms())
         decided = await drive.arun(attempt.ledger.commit(park))
         if not isinstance(decided, Refusal):
             log.warning("semel: task %s was given back while it ran", attempt.ledger.state.id)

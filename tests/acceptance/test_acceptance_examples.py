@@ -14,6 +14,11 @@ SAYS = {
     "own_loop.py": [
         "attempt 1", "broke down: the model's API is down", "attempt 2", "already_done", "refunds made: 1, replies sent: 1",
     ],
+    "limits.py": [
+        "attempt 1", "refund, for reason 1.0 -> act_", "limit_reached: refund may happen 1 time(s) per task, and has",
+        "broke down: the model's API is down", "attempt 2", "limit_reached", "dead_lettered: spent 1.05 usd of 1",
+        "refunds made: 1",
+    ],
     "webhook_twice.py": [
         "8 deliveries, 1 task; 2 cron jobs, 1 task",
         "nightly_report report-2031-05-01: succeeded, 1 attempt; the report of 2031-05-01",

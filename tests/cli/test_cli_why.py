@@ -167,7 +167,7 @@ ALL: list[j.Happened] = [
     j.Paused("queue", "billing", "the bank is down"), j.Resumed("all"),
     j.Asked("sml_b", "wire", TASK, 1, 2, {"a": 1}, "d"), j.Drifted("sml_b", {"a": 2}, "e", 1),
     j.Approved("sml_b", "ann", "f", "agreed", {"a": 3}, 99_000), j.Asked("sml_b", "wire", TASK, 2),
-    j.Denied("sml_b", "bob", "not ours"),
+    j.Denied("sml_b", "bob", "not ours"), j.Spent(1, "0.03", 1200),
 ]  # fmt: skip
 
 
@@ -200,6 +200,8 @@ def one(*events: j.Happened) -> str:
     [
         (j.Late(KEY, 1, "not_done", None, "refused"), "reports that nothing happened, which is kept as evidence: refused."),
         (j.Late(KEY, 1, "raised", None, "OSError: x"), "ended, and can act no more: OSError: x."),
+        (j.Spent(2, "0.03", 1200), "Attempt 2 has spent 0.03 usd and 1200 tokens."),
+        (j.Spent(2, "0", 7), "Attempt 2 has spent 7 tokens."), (j.Spent(2, "1.50"), "Attempt 2 has spent 1.50 usd."),
         (j.Lost(KEY, 1, "gone", fenced=True), "Its sender is fenced."),
         (j.Lost(KEY, 1, "gone", fenced=True, dead=True), "Its sender is dead."),
         (j.Lost(KEY, 1, "slow"), "Its code may still be running."),
@@ -260,6 +262,15 @@ def test_many_steps_are_told_in_short() -> None:
     kept = list(why.condensed(told([j.Claimed(1, 1, "s1"), *steps, j.Finished(1)])))
     assert [line.text for line in kept[1:-1]] == [
         "Step s0 is on record.", "Step s1 is on record.", "97 more steps are on record.", "Step s99 is on record.",
+    ]  # fmt: skip
+
+
+def test_what_was_spent_again_and_again_is_told_in_short() -> None:
+    spent: list[j.Happened] = [x for n in range(50) for x in (j.Spent(1, "0.01"), j.Stepped(f"s:{n}", f"s{n}", n))]
+    kept = list(why.condensed(told([j.Claimed(1, 1, "s1"), *spent, j.Finished(1)])))
+    assert [line.text for line in kept[1:-1]] == [
+        "Attempt 1 has spent 0.01 usd.", "Step s0 is on record.", "97 more notes of steps and of what was spent are on record.",
+        "Step s49 is on record.",
     ]  # fmt: skip
 
 

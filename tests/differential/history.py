@@ -20,6 +20,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks as t
 from semel.machine.journal import Row
+from semel.machine.limits import Budget
 from semel.model import Delivery, Refusal
 from semel.store.contract import Change, Claims, ClaimUnit, Guard, Outcome, SessionRow, Store, Unit
 from semel.store.writer import Ticket
@@ -158,6 +159,7 @@ class History:
             t.Decline(token, "k", "mail", "already_done", {}),
             t.LoseLease(state.session, dice.choice(("watched", "dead", "left")), at), t.Cancel("by ann", at),
             t.Step(token, f"draft:{dice.randrange(3)}:1", "draft", dice.random() < 0.5), t.Replay("by ann", at),
+            t.Spend(token, state.attempt, f"0.{dice.randrange(10)}", 7), t.Exceed(token, at, 5),
         ))  # fmt: skip
         self._propose(ledger, command, type(command).__name__)
 
@@ -312,7 +314,7 @@ class History:
 def claimed(tenant: str, rows: list[Row], guard: Guard, at: int) -> tuple[Change, t.Task] | None:
     """A claim, as the engine makes it."""
     state = t.fold(rows)
-    decided = t.decide(state, t.Claim(guard.session, guard.epoch, at))
+    decided = t.decide(state, t.Claim(guard.session, guard.epoch, at, budget=Budget("0.9")))
     if isinstance(decided, Refusal):
         return None
     event, identity = decided.events[0], change_id()

@@ -18,7 +18,7 @@ from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks
-from semel.model import Refusal, Retry
+from semel.model import Limits, Refusal, Retry
 from semel.store.contract import Claims, SessionRow
 from semel.store.sqlite import SQLite
 from semel.store.writer import Ticket, Writer
@@ -71,7 +71,7 @@ class Lab:
         return accepted(task, ticket.value)
 
     def claimed(self, session: Session, task: str) -> Ledger:
-        ticket, registered = claim_one(self.desk, session, "acme", task, Retry(), [])
+        ticket, registered = claim_one(self.desk, session, "acme", task, Retry(), [], Limits(seconds=60))
         ticket.wait(10)
         not_taken(session, registered, ticket.value)
         assert isinstance(ticket.value, Claims), ticket.value
@@ -232,6 +232,7 @@ ENDS = {
     "block": lambda token: tasks.Block(token, "look"),
     "sleep": lambda token: tasks.Wait(token, "w", "", 10**15, 0),
     "wait": lambda token: tasks.Wait(token, "w", "paid", 0, 0),
+    "exceed": lambda token: tasks.Exceed(token, 0, 60_001),
 }
 
 

@@ -446,6 +446,8 @@ INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "limit": (e.Standing(used=2), {"limit": 2}),
     "per_task": (e.Standing(used_here=1), {"per_task": 1}),
     "cancelled": (e.Standing(cancelled=True), {}),
+    "over": (e.Standing(over="spent 2.03 usd of 2"), {}),
+    "new": (e.Standing(new=True, used=1, used_here=1), {"per_task": 1}),
 }
 OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"current": (e.Standing(), {}), "stale": (GONE, {})}
 

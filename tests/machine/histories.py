@@ -12,6 +12,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import projection as p
 from semel.machine import tasks as t
+from semel.machine.limits import UNLIMITED, Budget
 from semel.model import Refusal
 
 TENANT, STREAM = "acme", "t1"
@@ -98,7 +99,10 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
     spoken = sent.token if sent else token
     at = history.at + 10 * 3_600_000 if n % 2 else history.at
     made: dict[str, Any] = {
-        "claim": lambda: t.Claim(f"s{n % 2}", n % 3, at, 3, 3, direct=n % 5 == 0),
+        "claim": lambda: t.Claim(f"s{n % 2}", n % 3, at, 3, 3, direct=n % 5 == 0,
+                                 budget=Budget("0.5", 9, 50) if n % 3 else UNLIMITED),
+        "spend": lambda: t.Spend(token, task.attempt, f"0.{n % 10}", n % 4),
+        "exceed": lambda: t.Exceed(token, history.at, n),
         "finish": lambda: t.Finish(token, n),
         "fail": lambda: t.Fail(token, "no", history.at, 0.5, fatal=n % 7 == 0),
         "park": lambda: t.Park(token, "waiting", history.at),
@@ -139,7 +143,7 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
 NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 2 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
     "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
-    "settle", "settle", "credit", "answer",
+    "settle", "settle", "credit", "answer", "spend", "exceed",
 ]  # fmt: skip
 MOVES = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 59), st.sampled_from([0, 0, 0, 0, 1])), min_size=12, max_size=45

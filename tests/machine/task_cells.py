@@ -8,6 +8,7 @@ from typing import Any
 
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine import limits
 from semel.machine import tasks as t
 from semel.model import Refusal
 
@@ -15,6 +16,7 @@ NAP, PAID = "semel.sleep:d1:1", "semel.wait_for:d2:1"
 K1, K2, SHARED = "sml_1", "sml_2", "sml_shared"
 NOW = 1_000_000
 HOUR = 3_600_000
+BUDGET = limits.Budget("2", 1000, 60_000)
 
 
 class TaskBench:
@@ -298,6 +300,64 @@ def leased_gave_up() -> TaskBench:
     return bench.do(t.GiveUp(bench.token, PAID, "paid", NOW + HOUR))
 
 
+def spend(bench: TaskBench, usd: str, tokens: int = 0) -> t.Spend:
+    return t.Spend(bench.token, bench.task.attempt, usd, tokens)
+
+
+def leased_rich() -> TaskBench:
+    """It may spend 2 usd, 1000 tokens and 60 s, and has spent some of it."""
+    bench = queued().do(claim(budget=BUDGET))
+    return bench.do(spend(bench, "1.50", 400))
+
+
+def leased_over() -> TaskBench:
+    """Its own code has spent more than it may: it is suspended."""
+    bench = leased_rich()
+    return bench.do(spend(bench, "0.53"))
+
+
+def leased_over_late() -> TaskBench:
+    """What an earlier attempt has spent came in while this one runs, which is not suspended."""
+    bench = leased_rich()
+    late = spend(bench, "0.53")
+    return bench.do(t.Park(bench.token, "waiting", NOW), claim(budget=BUDGET), late)
+
+
+def leased_over_unknown() -> TaskBench:
+    bench = leased_rich()
+    return bench.do(bench.intend(), e.Lose(K1, 1, bench.token, "no answer", ended=False), spend(bench, "0.53"))
+
+
+def leased_over_submitted() -> TaskBench:
+    """Another thread's call is under way."""
+    bench = leased_rich()
+    return bench.do(bench.intend(), spend(bench, "0.53"))
+
+
+def leased_over_shared_unknown() -> TaskBench:
+    bench = leased_rich().with_key(key_unknown())
+    return bench.do(spend(bench, "0.53"))
+
+
+def leased_over_cancelled() -> TaskBench:
+    return leased_over().do(t.Cancel("by alice", NOW))
+
+
+def queued_over() -> TaskBench:
+    """Its worker died before the attempt could end for it."""
+    return leased_over().do(t.LoseLease("s1", "dead", NOW))
+
+
+def dead_lettered_over() -> TaskBench:
+    bench = leased_over()
+    return bench.do(t.Exceed(bench.token, NOW, 30_000))
+
+
+def leased_replayed_over() -> TaskBench:
+    """Replayed by a person: its money and its time count afresh."""
+    return dead_lettered_over().do(t.Replay("by alice", NOW), claim(budget=BUDGET))
+
+
 STATES: dict[str, Callable[[], TaskBench]] = {
     build.__name__: build
     for build in (
@@ -307,7 +367,9 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
         acknowledged, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting, queued_signalled,
-        leased_signalled, leased_signalled_early, leased_awake, leased_gave_up,
+        leased_signalled, leased_signalled_early, leased_awake, leased_gave_up, leased_rich, leased_over, leased_over_late,
+        leased_over_unknown, leased_over_submitted, leased_over_shared_unknown, leased_over_cancelled, queued_over,
+        dead_lettered_over, leased_replayed_over,
     )
 }  # fmt: skip
 
@@ -336,6 +398,12 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "give_up": lambda token: t.GiveUp(token, PAID, "paid", NOW),
     "signal": lambda _: t.Signal("paid", {"cents": 5}, NOW),
     "signal_other": lambda _: t.Signal("shipped", None, NOW),
+    "spend": lambda token: t.Spend(token, 1, "0.50", 600),
+    "spend_over": lambda token: t.Spend(token, 1, "0.51", 0),
+    "spend_over_tokens": lambda token: t.Spend(token, 1, "0", 601),
+    "exceed": lambda token: t.Exceed(token, NOW),
+    "exceed_in_time": lambda token: t.Exceed(token, NOW, 60_000),
+    "exceed_time": lambda token: t.Exceed(token, NOW, 60_001),
     "unblock": lambda _: t.Unblock("by alice", NOW),
     "lose_lease": lambda _: t.LoseLease("s1", "watched", NOW),
     "lose_lease_dead": lambda _: t.LoseLease("s1", "dead", NOW),

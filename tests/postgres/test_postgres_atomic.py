@@ -641,3 +641,21 @@ def test_on_sqlite_it_is_refused_before_anything_is_on_record(tmp_path: Path) ->
         pay()
     assert app.effects.list() == []
     app.close()
+
+
+def test_what_an_atomic_effect_spends_is_on_record_and_its_confirm_is_not_in_the_way(office: Office, paid: Any) -> None:
+    """The spending is a change of the task's stream of its own; the confirm is decided again behind it, in its transaction."""
+
+    def spends(submission: semel.Submission, id: str) -> str:
+        semel.spend(usd="0.03", tokens=12)
+        return "paid"
+
+    office.body = spends
+    assert office.bill.run("a") == "paid"
+    ref = office.app.tasks.list()[0].ref
+    assert paid() == ["a"] and office.calls == 1
+    assert [kind for kind in office.kinds(ref) if kind in ("intended", "spent", "confirmed")] == [
+        "intended",
+        "spent",
+        "confirmed",
+    ]

@@ -31,6 +31,7 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
     ("tests/app/test_approvals.py",),
     ("tests/engine/test_approval_races.py",),
 )
+LIMITS, LIMITED = ("tests/machine/test_rules_limits.py",), ("tests/app/test_limits.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 ARRIVAL = ("tests/restore/test_restore_arrival.py",)
 WITNESS = ("tests/store/test_witness.py",)
@@ -59,6 +60,42 @@ class Guard:
 
 
 GUARDS = (
+    # --- limits ---
+    Guard("R3 beyond a limit nothing is intended", "machine/effects.py",
+          "    if standing.over and not c.again:\n", "    if False:\n", LIMITS),
+    Guard("R3 beyond a limit the way out of an unknown stays open", "machine/effects.py",
+          "    if standing.over and not c.again:\n", "    if standing.over:\n", LIMITS),
+    Guard("R8 per_task counts a key of the tenant that another task has begun", "machine/effects.py",
+          "    if effect is not None and not standing.new:\n", "    if effect is not None:\n", LIMITS),
+    Guard("R11 beyond a limit a swallowed suspension is one all the same", "machine/tasks.py",
+          "return e.Decision((spent, j.Suspended(why)) if stops else (spent,))", "return e.Decision((spent,))", LIMITS),
+    Guard("limits: money is summed without rounding", "machine/limits.py",
+          "usd = EXACT.add(u.usd, Decimal(x.usd))", "usd = u.usd + Decimal(x.usd)", LIMITS),
+    Guard("limits: what an older token has spent was spent", "machine/tasks.py",
+          "Step, Join, Decline, Wait, GiveUp, Exceed)\n", "Step, Join, Decline, Wait, GiveUp, Exceed, Spend)\n", LIMITS),
+    Guard("limits: what is unknown is settled before a task ends", "machine/tasks.py",
+          "    if _will_be_unknown(task, shared):\n        return e.Decision((*lost, j.Parked(why, c.at, ran=c.ran), j.Ending",
+          "    if False:\n        return e.Decision((*lost, j.Parked(why, c.at, ran=c.ran), j.Ending", LIMITS),
+    Guard("limits: a task ends for the reason for which it was to end", "machine/tasks.py",
+          "_final(task.ending, task.ending_why)", "_final(task.ending, task.why)", LIMITS),
+    Guard("limits: a dead worker's idle hours are not running time", "machine/limits.py",
+          "return at if type(event) in _ITS_OWN else seen", "return at", LIMITS),
+    Guard("limits: a replay lets money count afresh", "machine/limits.py", "    j.Replayed: _replayed,\n", "", LIMITS),
+    Guard("limits: an agent cannot replay", "verbs.py", '        review.no_agent("app.review.replay")\n', "", LIMITED),
+    Guard("limits: an attempt beyond a limit does not run the handler", "engine/attempt.py",
+          "    if attempt.over():  # before this attempt", "    if False:  # before this attempt", LIMITED),
+    Guard("limits: the end of an attempt looks at what was used up", "engine/attempt.py",
+          'if exit.how != "gone" and not self.ledger.state.ending and self.over():', "if False:", LIMITED),
+    Guard("limits: time is looked at between effects", "engine/attempt.py",
+          "\n        self.look_at_limits()\n", "\n", LIMITED),
+    Guard("limits: beyond a budget the agent is not asked what it makes of it", "engine/perform.py",
+          "if decided.code is Code.LIMIT_REACHED and attempt.over():", "if False:", LIMITED),
+    Guard("limits: no retry could do better than a refusal of effects", "engine/attempt.py",
+          "if isinstance(error_of, Refused) and error_of.code == Code.LIMIT_REACHED:", "if False:", LIMITED),
+    Guard("limits: a step's result is recorded before its spending ends the task", "decorated.py",
+          "if not in_effect and not _in_step.get():", "if not in_effect:", LIMITED),
+    Guard("limits: what an effect spends does not make its outcome unknown", "decorated.py",
+          "if not in_effect and not _in_step.get():", "if not _in_step.get():", LIMITED),
     # --- machine/effects ---
     Guard("R1 a disproof closes only its own submission", "machine/effects.py",
           "effect = _sub(effect, event.n, open=False, ended=True)",
@@ -212,7 +249,7 @@ GUARDS = (
           (f"{ROLES}::test_a_role_cannot_make_itself_another_tenants",)),
     Guard("tenants: a role that bypasses its policies is refused", "store/pgschema.py", "if tenant is not None and not fenced:", "if False:",
           (f"{ROLES}::test_a_tenants_role_that_no_policy_holds_is_refused",)),
-    Guard("an effect inside an effect is refused", "engine/runtime.py", '_set(inside, "an effect"), ', "", BAD),
+    Guard("an effect inside an effect is refused", "engine/runtime.py", '            set_here(inside, IN_EFFECT),\n', "", BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
     # --- workers and a database ---
@@ -321,7 +358,9 @@ GUARDS = (
     Guard("a wait is no longer than the record can hold", "decorated.py", "    if wait > LONGEST_WAIT:\n", "    if False:\n", WAITS),
     Guard("a wait that was given up stays so", "decorated.py", "if not (known and known.over) and event in state.signals:", "if event in state.signals:", WAITS),
     Guard("R2 a wait loses what was submitted under a key of the tenant", "engine/ledger.py",
-          "tasks.Block | tasks.Wait | tasks.LoseLease", "tasks.Block | tasks.LoseLease", SESSION),
+          "tasks.Block | tasks.Wait | tasks.Exceed | tasks.LoseLease", "tasks.Block | tasks.Exceed | tasks.LoseLease", SESSION),
+    Guard("R2 the end at a limit loses what was submitted under a key of the tenant", "engine/ledger.py",
+          "tasks.Block | tasks.Wait | tasks.Exceed | tasks.LoseLease", "tasks.Block | tasks.Wait | tasks.LoseLease", SESSION),
     Guard("R2 a later end loses what an earlier attempt left open", "machine/tasks.py",
           "s.task == task and s.attempt <= attempt:", "s.task == task and s.attempt == attempt:", TASKS),
     Guard("R4 a later attempt's fence says nothing of an earlier sender", "machine/tasks.py",

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, decide, output, reach, restore
+from semel.cli import approvals, cost, decide, output, reach, restore
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
 from semel.cli.options import (
     AppOpt,
@@ -196,11 +196,11 @@ def replay(
         found = reach.find(desk.store, task, tenant, among=("task",))
         app.review.replay(found.id, by=name, from_step=from_step, reason=reason, tenant=found.tenant)
         data = decide.decided_data(desk, found)
-        workers = bool(desk.store.sessions())
+        workers, afresh = bool(desk.store.sessions()), cost.afresh(desk, found.tenant, found.id)
     if as_json:
         output.emit(data)
     else:
-        hint = "" if workers else " No worker is running now: semel worker MODULE:app"
+        hint = afresh + ("" if workers else " No worker is running now: semel worker MODULE:app")
         output.say(f"{data['kind']} {data['key']} ({found.id}) is {data['delivery']} again, by {name}.{hint}")
 
 

@@ -9,8 +9,8 @@ from typing import Any
 from rich.text import Text
 
 from semel.app import App
+from semel.cli import cost, why
 from semel.cli import output as out
-from semel.cli import why
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, every_task, reading
 from semel.cli.tell import Line, Past
@@ -21,6 +21,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks as machine
 from semel.machine.journal import Row
+from semel.machine.limits import UNLIMITED
 from semel.machine.projection import TaskRow, UnknownRow
 from semel.model import Delivery, EffectState, Execution, Json, TaskView
 
@@ -143,7 +144,7 @@ def show_data(shown: Shown) -> dict[str, Json]:
         "delivery": {"state": str(s.delivery), "attempt": s.attempt, "token": str(s.token), "session": s.session,
                      "due": s.due, "why": s.why, "ending": s.ending},
         "execution": {"state": str(s.execution), "failures": s.failures, "crashes": s.crashes, "max_attempts": s.max_attempts,
-                      "max_crashes": s.max_crashes, "steps": len(s.steps),
+                      "max_crashes": s.max_crashes, "steps": len(s.steps), "used": cost.cost_data(s),
                       "attempts": [{"attempt": t.number, "token": str(t.token), "session": t.session, "began": t.began,
                                     "ended": t.over or None, "end": t.end, "text": t.text} for t in shown.attempts]},
         "effects": [why.effect_data(x, past, shown.tenant, need) for x, past, need in shown.effects],
@@ -163,6 +164,8 @@ def show(desk: Desk, shown: Shown) -> None:
     crashes = out.count(s.crashes, "crash", "crashes")
     steps = f", {out.count(len(s.steps), 'step')} on record" if s.steps else ""
     out.say(f"  {s.execution}, {out.count(s.attempt, 'attempt')}, {out.count(s.failures, 'failure')}, {crashes}{steps}")
+    if any(s.used.total[:2]) or s.budget != UNLIMITED:
+        out.indented(cost.cost_words(s), INDENT, first="  used")
     named = why.session_namer(desk)
     for tried in shown.attempts:
         spent = out.duration((tried.over or now) - tried.began)
@@ -326,7 +329,7 @@ def dead_data(shown: Shown) -> dict[str, Json]:
     last = max((t.over for t in shown.attempts), default=shown.enqueued)
     return {
         "id": s.id, "tenant": shown.tenant, "kind": s.kind, "key": s.key, "why": s.why, "failures": s.failures,
-        "crashes": s.crashes, "attempts": s.attempt, "enqueued": shown.enqueued, "ended": last,
+        "crashes": s.crashes, "attempts": s.attempt, "enqueued": shown.enqueued, "ended": last, "used": cost.cost_data(s),
         "effects": [{"key": x.key, "name": x.name, "state": str(x.state)} for x, _, _ in shown.effects],
     }  # fmt: skip
 
@@ -348,6 +351,7 @@ def dead(desk: Desk, found: Sequence[Shown], tenants: bool) -> None:
         rows += [("tenant", shown.tenant)] if tenants else []
         rows += [("why", s.why)]
         rows += [("counts", f"{out.count(s.failures, 'failure')}, {out.count(s.crashes, 'crash', 'crashes')}")]
+        rows += [("cost", cost.cost_words(s))]
         done = [f"{x.name} [{out.short(x.key)}] {x.state}" for x, _, _ in shown.effects]
         rows += [("effects", ", ".join(done) if done else "none")]
         rows += [("type", f"semel why {out.short(s.id)}"), ("", f"semel replay {out.short(s.id)} --by YOU")]

@@ -183,6 +183,11 @@ def _stepped(t: Teller, row: Row, x: j.Stepped) -> tuple[str, tuple[Detail, ...]
     return f"Step {x.name} is on record.", (("result", x.result),)
 
 
+def _spent(t: Teller, row: Row, x: j.Spent) -> tuple[str, tuple[Detail, ...]]:
+    parts = [f"{x.usd} usd"] * (x.usd != "0") + [f"{x.tokens} tokens"] * bool(x.tokens)
+    return f"{t.tried(row.stream, x.attempt)} has spent {' and '.join(parts)}.", ()
+
+
 def _joined(t: Teller, row: Row, x: j.Joined) -> tuple[str, tuple[Detail, ...]]:
     return f"{t.work(row.stream)} joined {t.label(x.name, x.key)}, whose key is the whole tenant's.", ()
 
@@ -288,7 +293,7 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
-    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
+    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Paused: _paused, j.Resumed: _resumed, j.Void: _void,
 }  # fmt: skip

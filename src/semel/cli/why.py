@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from semel.cli import cost
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, reading
@@ -21,6 +22,7 @@ from semel.model import Delivery, EffectState, Execution, Json
 COLUMN = 23  # where sentences begin: after the time of day and what has elapsed
 ALWAYS = {"enqueued", "unblocked", "replayed", "ending", "cancelled", "dead_lettered"}
 OF_ATTEMPT = {"claimed", "finished", "failed", "parked", "blocked", "lease_lost"}
+NOTES = {"stepped", "spent"}
 IDLE = {"claimed", "suspended", "parked", "found"}
 SAME = 4  # so many attempts or steps of one sort in a row are told as one
 _SETTLED = {
@@ -282,7 +284,7 @@ def _task_facts(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> Iter
 
 def _task_advice(state: tasks.Task) -> str:
     if state.delivery is Delivery.DEAD_LETTERED:
-        return f"Next: mend the cause, then  semel replay {out.short(state.id)} --by YOU"
+        return f"Next: {cost.mend(state)}, then  semel replay {out.short(state.id)} --by YOU"
     if state.delivery is Delivery.BLOCKED:
         return (
             f"Next: a person mends the cause above; then a verdict on the effect, or  semel cancel {out.short(state.id)} --by YOU"
@@ -395,13 +397,13 @@ def polished(lines: Sequence[Line]) -> list[Line]:
 
 
 def condensed(lines: Sequence[Line]) -> Iterator[Line]:
-    """Long runs of the same are told once: attempts that only looked and were given back, and steps."""
+    """Long runs of the same are told once: attempts that only looked and were given back, steps, what was spent."""
     runs: list[list[Line]] = []
     for line, then in zip(lines, [*lines[1:], None], strict=True):
         if line.kind == "suspended" and then is not None and then.kind in ("parked", "blocked") and _why(line) in then.text:
             continue  # the next line says it again
         same = runs and runs[-1][0].stream == line.stream and runs[-1][0].attempt == line.attempt and line.kind != "claimed"
-        if same and (line.kind == "stepped") == (runs[-1][0].kind == "stepped"):
+        if same and (line.kind in NOTES) == (runs[-1][0].kind in NOTES):
             runs[-1].append(line)
         else:
             runs.append([line])
@@ -434,9 +436,10 @@ def _shape(run: Sequence[Line]) -> str:
 
 
 def _steps(run: Sequence[Line]) -> Iterator[Line]:
-    if run[0].kind != "stepped" or len(run) <= SAME:
+    if run[0].kind not in NOTES or len(run) <= SAME:
         yield from run
         return
+    what = "steps" if all(line.kind == "stepped" for line in run) else "notes of steps and of what was spent"
     yield from run[:2]
-    yield replace(run[-2], text=f"{len(run) - 3} more steps are on record.", details=())
+    yield replace(run[-2], text=f"{len(run) - 3} more {what} are on record.", details=())
     yield run[-1]

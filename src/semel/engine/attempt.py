@@ -15,9 +15,10 @@ from semel.engine.ledger import Ledger
 from semel.engine.perform import Doing, describe, flight
 from semel.engine.requests import Await, Call, Raised, Request, Returned
 from semel.engine.session import Session, read_effect
-from semel.errors import Misuse, StoreUnavailable, Suspended
+from semel.errors import Misuse, Refused, StoreUnavailable, Suspended
 from semel.machine import effects as e
 from semel.machine import keys as k
+from semel.machine import limits as budgets
 from semel.machine import recovery as r
 from semel.machine import tasks
 from semel.model import Code, Delivery, EffectState, Limits, Refusal
@@ -31,7 +32,7 @@ RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, fail, gone.
+    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, limit, fail, gone.
 
     wait_ms: of a park. event, until: of a wait.
     """
@@ -63,7 +64,8 @@ class Attempt:
         self.number, self.token = ledger.state.attempt, ledger.state.token
         self.unfenced = unfenced
         self.limit_effects = limits.effects if limits else None
-        self._hold_until = self.clock.boot() + hold_seconds
+        self._began = self.clock.boot()
+        self._hold_until = self._began + hold_seconds
         self.said: dict[str, str] = {}
         self.doing: dict[str, Doing] = {}
         self.exit: Exit | None = None
@@ -161,6 +163,25 @@ class Attempt:
         """Between effects: whether the attempt may go on."""
         if self._until is not None and self.clock.boot() > self._until:
             raise self._left(Exit("fail", "the task's timeout was over"))
+        self.look_at_limits()
+
+    def ran_ms(self) -> int:
+        """For how long it has held the task."""
+        return int((self.clock.boot() - self._began) * 1000)
+
+    def over(self) -> str:
+        """Which limit of the task is exceeded, in words; "": none."""
+        return budgets.over(self.ledger.state.used, self.ledger.state.budget, self.ran_ms())
+
+    def look_at_limits(self) -> None:
+        """Raise `Suspended` if the task has used up more than it may."""
+        if why := self.over():
+            raise self.exceeded(why)
+
+    def exceeded(self, why: str) -> Suspended:
+        """A limit is exceeded: on record, so that a handler which swallows the exception starts nothing either."""
+        self.ledger.post(tasks.Suspend(self.token, why))
+        return self._left(Exit("limit", why))
 
     def suspend(self, refusal: Refusal, key: str, effect: Effect | None) -> Generator[Request, Any, NoReturn]:
         """The machine said no, and it is nothing for the agent to read."""
@@ -273,34 +294,41 @@ class Attempt:
             return
         if isinstance(reply, Returned):
             try:
-                decided = yield from self.ledger.commit(tasks.Finish(self.token, encode(reply.value)), guard=self.session.guard)
+                decided = yield from self.ledger.commit(
+                    tasks.Finish(self.token, encode(reply.value), self.ran_ms()), guard=self.session.guard
+                )
             except NotRecordable as error:
                 reply, fatal = Raised(Misuse(f"the task's result cannot be recorded: {error}")), True
             else:
                 if isinstance(decided, Refusal) and decided.code not in (Code.STALE_TOKEN, Code.FENCED):
-                    yield from self.ledger.commit(tasks.Park(self.token, decided.message, now))
+                    yield from self.ledger.commit(tasks.Park(self.token, decided.message, now, self.ran_ms()))
                 return
         error_of = reply.error
         if isinstance(error_of, Suspended) or self._first_unknown() is not None:
-            yield from self.ledger.commit(tasks.Park(self.token, describe(error_of), now))
+            yield from self.ledger.commit(tasks.Park(self.token, describe(error_of), now, self.ran_ms()))
             return
-        yield from self.ledger.commit(tasks.Fail(self.token, describe(error_of), now, random.random(), fatal))
+        if isinstance(error_of, Refused) and error_of.code == Code.LIMIT_REACHED:  # of effects, which are counted for ever
+            fatal = True
+        yield from self.ledger.commit(tasks.Fail(self.token, describe(error_of), now, random.random(), fatal, self.ran_ms()))
 
     def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:
-        if exit.how == "park":
-            yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms))
+        ran = self.ran_ms()
+        if exit.how != "gone" and not self.ledger.state.ending and self.over():
+            yield from self.ledger.commit(tasks.Exceed(self.token, now, ran))
+        elif exit.how in ("park", "limit"):
+            yield from self.ledger.commit(tasks.Park(self.token, exit.why, now + exit.wait_ms, ran))
         elif exit.how == "wait":
-            yield from self.ledger.commit(tasks.Wait(self.token, exit.key, exit.event, exit.until, now))
+            yield from self.ledger.commit(tasks.Wait(self.token, exit.key, exit.event, exit.until, now, ran))
         elif exit.how == "block":
-            decided = yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key))
+            decided = yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, ran=ran))
             yield from self.look_again()  # the answer may have come while the handler still ran, before there was a block
             if not isinstance(decided, Refusal) and self._has_answer(exit.key):
                 yield from self.ledger.commit(tasks.Unblock("it was answered before it was blocked", now))
         elif exit.how == "approval":  # the machine does not block what was decided while the handler still ran
             yield from self.look_again()
-            yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, approval=True))
+            yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, approval=True, ran=ran))
         elif exit.how == "fail":
-            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random()))
+            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random(), ran=ran))
 
 
 def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
@@ -314,6 +342,9 @@ def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
         decided = yield from attempt.ledger.commit(tasks.Conclude(attempt.token))
         if isinstance(decided, Refusal):
             yield from attempt.ledger.commit(tasks.Park(attempt.token, decided.message, attempt.clock.wall_ms() + RETRY_MS))
+        return False
+    if attempt.over():  # before this attempt, which can do no better
+        yield from attempt.ledger.commit(tasks.Exceed(attempt.token, attempt.clock.wall_ms(), attempt.ran_ms()))
         return False
     return True
 

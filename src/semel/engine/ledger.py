@@ -280,7 +280,7 @@ class Ledger:
 
     def _ended_shared(self, command: tasks.Command) -> dict[str, tuple[j.Happened, ...]]:
         """R2 for joined keys: the end of the attempt loses its submissions in the same change."""
-        if not isinstance(command, tasks.Fail | tasks.Park | tasks.Block | tasks.Wait | tasks.LoseLease):
+        if not isinstance(command, tasks.Fail | tasks.Park | tasks.Block | tasks.Wait | tasks.Exceed | tasks.LoseLease):
             return {}
         gone = command if isinstance(command, tasks.LoseLease) else None
         why = f"session fenced ({gone.proof})" if gone else "the attempt ended"

@@ -12,13 +12,14 @@ from semel.engine.ledger import START, Desk, change_id, part_of_task
 from semel.engine.session import Session
 from semel.errors import Misuse
 from semel.machine import journal as j
-from semel.machine import tasks
+from semel.machine import limits, tasks
 from semel.machine.journal import Row
-from semel.model import Json, Refusal, Retry
+from semel.model import Json, Limits, Refusal, Retry
 from semel.store.contract import Change, Claims, ClaimUnit, Exists, Outcome
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
+UNLIMITED = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,14 @@ def claim(
         work = works.get(state.kind)
         if work is None:
             return None
-        return _claimed(desk, session, registered, tenant, state, rows, work.retry, at, direct=False)
+        return _claimed(desk, session, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 
     unit = ClaimUnit(session.guard(), at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
     return desk.writer.submit(unit), registered
 
 
 def claim_one(
-    desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal]
+    desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal], may: Limits = UNLIMITED
 ) -> tuple[Ticket, set[tuple[str, str]]]:
     """Ask for this very task, in the caller's own process; `refused` gets the machine's no."""
     registered: set[tuple[str, str]] = set()
@@ -106,7 +107,8 @@ def claim_one(
         if not rows:
             return None
         desk.clock.seen(rows[-1].at)
-        return _claimed(desk, session, registered, tenant, tasks.fold(rows), rows, retry, at, direct=True, refused=refused)
+        state = tasks.fold(rows)
+        return _claimed(desk, session, registered, tenant, state, rows, retry, may, at, direct=True, refused=refused)
 
     return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task))), registered
 
@@ -119,12 +121,14 @@ def _claimed(
     state: tasks.Task,
     rows: list[Row],
     retry: Retry,
+    may: Limits,
     at: int,
     *,
     direct: bool,
     refused: list[Refusal] | None = None,
 ) -> tuple[Change, tasks.Task] | None:
-    command = tasks.Claim(session.id, session.epoch, at, retry.max_attempts, retry.max_crashes, backoff_of(retry), direct)
+    budget = limits.budget_of(may)
+    command = tasks.Claim(session.id, session.epoch, at, retry.max_attempts, retry.max_crashes, backoff_of(retry), direct, budget)
     decided = tasks.decide(state, command)
     if isinstance(decided, Refusal):
         if refused is not None:

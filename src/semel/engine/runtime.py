@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("semel")
 current: contextvars.ContextVar[Attempt | None] = contextvars.ContextVar("semel_attempt", default=None)
 inside: contextvars.ContextVar[str] = contextvars.ContextVar("semel_inside", default="")
+IN_EFFECT = "an effect"
 
 
 def in_loop() -> bool:
@@ -243,11 +244,16 @@ class Runtime:
             command = e.MarkUnfenced(doing.key, doing.n, doing.token, "child")
             land(attempt.ledger, command)  # waits until it is durable; what it raises keeps the child from being made
 
-        return self._wrapped(fn, lambda: self._in_effect(acting, about_to_spawn))
+        return self._wrapped(fn, lambda: self._in_effect(attempt, acting, about_to_spawn))
 
     @contextlib.contextmanager
-    def _in_effect(self, acting: Acting, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
-        with _set(inside, "an effect"), _set(acting_now, acting), watching_children(about_to_spawn):
+    def _in_effect(self, attempt: Attempt, acting: Acting, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
+        with (
+            set_here(current, attempt),
+            set_here(inside, IN_EFFECT),
+            set_here(acting_now, acting),
+            watching_children(about_to_spawn),
+        ):
             follow_anyio()
             if in_loop():
                 follow_tasks(asyncio.get_running_loop())
@@ -265,15 +271,15 @@ class Runtime:
 
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function."""
-        return self._wrapped(fn, lambda: _set(inside, "a lookup"))
+        return self._wrapped(fn, lambda: set_here(inside, "a lookup"))
 
     def judging(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """An effect's approve predicate."""
-        return self._wrapped(fn, lambda: _set(inside, "an approve predicate"))
+        return self._wrapped(fn, lambda: set_here(inside, "an approve predicate"))
 
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler."""
-        return self._wrapped(fn, lambda: _set(current, attempt))
+        return self._wrapped(fn, lambda: set_here(current, attempt))
 
     def _wrapped(
         self, fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]
@@ -294,7 +300,8 @@ class Runtime:
 
 
 @contextlib.contextmanager
-def _set(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+def set_here(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
+    """Give a context variable a value, for a while."""
     token = variable.set(value)
     try:
         yield

@@ -212,7 +212,8 @@ class Standing:
 
     current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
     unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
-    of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task.
+    of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task. over: which
+    limit of the task is exceeded. new: the key is not one of the task's yet, though other tasks may have it (R8).
     """
 
     current: bool = True
@@ -222,6 +223,8 @@ class Standing:
     used_here: int = 0
     clean: bool = False
     cancelled: bool = False
+    over: str = ""
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +389,9 @@ def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal
 
 
 def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
-    if effect is not None:
+    if standing.over and not c.again:
+        return _no(Code.LIMIT_REACHED, standing.over)
+    if effect is not None and not standing.new:
         return None
     if c.limit is not None and standing.used >= c.limit:
         return _no(Code.LIMIT_REACHED, f"the task may have {c.limit} different effects, and has had them")

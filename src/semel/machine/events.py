@@ -46,6 +46,7 @@ __all__ = [
     "Resumed",
     "SenderGone",
     "Signalled",
+    "Spent",
     "Stepped",
     "Suspended",
     "Unblocked",
@@ -90,6 +91,9 @@ class Claimed(Happened):
     max_attempts: int = 5
     max_crashes: int = 5
     backoff_ms: int = 2000
+    max_usd: str = ""  # exact decimal text; "": no limit
+    max_tokens: int | None = None
+    max_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,16 @@ class Stepped(Happened):
     key: str
     name: str
     result: Json = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spent(Happened):
+    """What the code of an attempt says that it has spent, when it ran and whoever owns the task now. usd: exact decimal text."""
+
+    kind: ClassVar[str] = "spent"
+    attempt: int
+    usd: str = "0"
+    tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,12 +140,14 @@ class Parked(Happened):
     why: str
     due: int = 0
     key: str = ""  # of the wait for which it was
+    ran: int = 0  # for how long the attempt held the task, milliseconds; so of the other ends
 
 
 @dataclass(frozen=True, slots=True)
 class Finished(Happened):
     kind: ClassVar[str] = "finished"
     result: Json = None
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +155,7 @@ class Failed(Happened):
     kind: ClassVar[str] = "failed"
     error: str
     due: int = 0
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +171,7 @@ class Blocked(Happened):
     kind: ClassVar[str] = "blocked"
     why: str
     key: str = ""
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +201,7 @@ class Cancelled(Happened):
 class DeadLettered(Happened):
     kind: ClassVar[str] = "dead_lettered"
     why: str = ""
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,7 +512,7 @@ class Void(Happened):
 KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
-        Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
+        Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
         SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
         WindowClosed, DoubtLifted, Paused, Resumed, Void,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semel.machine.limits import UNLIMITED, Budget
 from semel.model import Json
 
 
@@ -18,12 +19,16 @@ class Claim:
     max_crashes: int = 5
     backoff_ms: int = 2000
     direct: bool = False
+    budget: Budget = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
 class Finish:
+    """ran: for how long the attempt held the task, in milliseconds; so in the other ends of an attempt."""
+
     token: int
     result: Json = None
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,7 @@ class Fail:
     at: int
     jitter: float = 0.0
     fatal: bool = False
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class Park:
     token: int
     why: str
     due: int
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,26 @@ class Block:
     why: str
     key: str = ""
     approval: bool = False  # it waits for people to approve `key`
+    ran: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Spend:
+    """What the attempt's code has spent. usd: exact decimal text. An older token says so too: it was spent all the same."""
+
+    token: int
+    attempt: int
+    usd: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exceed:
+    """The attempt ends because a limit of its task is exceeded; so does the task."""
+
+    token: int
+    at: int
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +159,7 @@ class Wait:
     event: str
     until: int
     at: int
+    ran: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
 | finish     | leased                   | acknowledged / succeeded; refused while any effect is open                       |
 | fail       | leased                   | queued with backoff, or dead_lettered / failed; with an unknown: queued / unknown |
 | park       | leased                   | queued: given back, without fault                                                |
+| exceed     | leased                   | dead_lettered: a limit is exceeded; with an unknown: a reconcile-only attempt first |
 | block      | leased                   | blocked: waits for a person; queued, if what it would wait for is decided        |
 | lose lease | leased                   | queued (crashes + 1), or dead_lettered; what was submitted is ambiguous          |
 | cancel     | any but the ended        | acknowledged / cancelled; with an unknown: a reconcile-only attempt first        |
@@ -24,7 +25,7 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals
+from semel.machine import approvals, limits
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
@@ -33,6 +34,7 @@ from semel.machine.task_commands import (
     Claim,
     Conclude,
     Decline,
+    Exceed,
     Fail,
     Finish,
     GiveUp,
@@ -41,6 +43,7 @@ from semel.machine.task_commands import (
     Park,
     Replay,
     Signal,
+    Spend,
     Step,
     Suspend,
     Unblock,
@@ -50,7 +53,7 @@ from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
     "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
-    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal",
+    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed",
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
@@ -91,6 +94,7 @@ class Task:
     clean: bool = False
     suspended: str = ""
     ending: str = ""
+    ending_why: str = ""  # what came since, while what was unknown was settled, is not why
     why: str = ""
     result: Json = None
     effects: Map[str, e.Effect] = field(default_factory=Map)
@@ -101,6 +105,9 @@ class Task:
     waiting: str = ""  # the key of the wait for which it has no owner now
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
+    used: limits.Used = limits.NOTHING
+    budget: limits.Budget = limits.UNLIMITED  # as declared where it was last claimed
+    seen: int = 0  # when its attempt last put something on record
     joined: frozenset[str] = frozenset()
     submitted: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
@@ -137,11 +144,11 @@ class Key:
 
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-    | Wait | GiveUp | Signal
+    | Wait | GiveUp | Signal | Spend | Exceed
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
-_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp)
+_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed)
 
 
 def _no(code: Code, message: str) -> Refusal:
@@ -195,7 +202,7 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
         used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending),
+        cancelled=bool(task.ending), over=limits.over(task.used, task.budget),
     )  # fmt: skip
 
 
@@ -221,7 +228,10 @@ def _claim(task: Task, c: Claim, _: Mapping[str, Key]) -> e.Decision | Refusal:
     counter = (task.token & ((1 << EPOCH_SHIFT) - 1)) + 1
     epoch = max(c.epoch, task.token >> EPOCH_SHIFT)
     return e.Decision((
-        j.Claimed(task.attempt + 1, (epoch << EPOCH_SHIFT) | counter, c.session, c.max_attempts, c.max_crashes, c.backoff_ms),
+        j.Claimed(
+            task.attempt + 1, (epoch << EPOCH_SHIFT) | counter, c.session, c.max_attempts, c.max_crashes, c.backoff_ms,
+            c.budget.usd, c.budget.tokens, c.budget.ms,
+        ),
     ))  # fmt: skip
 
 
@@ -230,7 +240,7 @@ def _finish(task: Task, c: Finish, shared: Mapping[str, Key]) -> e.Decision | Re
         return _no(Code.UNKNOWN_OUTSTANDING, task.suspended or f"the outcome of {_unknown(task, shared)[0]} is unknown")
     if _in_flight(task, shared):
         return _no(Code.IN_FLIGHT, f"{_in_flight(task, shared)[0]} is in flight")
-    return e.Decision((j.Finished(c.result),))
+    return e.Decision((j.Finished(c.result, c.ran),))
 
 
 def _lose_submitted(task: Task, why: str, *, fenced: bool = False, dead: bool = False) -> tuple[j.Happened, ...]:
@@ -252,7 +262,7 @@ def _will_be_unknown(task: Task, shared: Mapping[str, Key]) -> bool:
 def _fail(task: Task, c: Fail, shared: Mapping[str, Key]) -> e.Decision | Refusal:
     lost = _lose_submitted(task, "attempt failed")
     wait = min(task.backoff_ms * 2 ** min(task.failures, 20), HOUR_MS)
-    failed = j.Failed(c.error, c.at + int(wait * (1 + c.jitter / 4)))
+    failed = j.Failed(c.error, c.at + int(wait * (1 + c.jitter / 4)), c.ran)
     unknown = _will_be_unknown(task, shared)
     if not c.fatal and task.failures + 1 < task.max_attempts:
         return e.Decision((*lost, replace(failed, due=c.at) if unknown else failed))
@@ -262,7 +272,7 @@ def _fail(task: Task, c: Fail, shared: Mapping[str, Key]) -> e.Decision | Refusa
 
 
 def _park(task: Task, c: Park, _: Mapping[str, Key]) -> e.Decision | Refusal:
-    return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, c.due)))
+    return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, c.due, ran=c.ran)))
 
 
 def _suspend(task: Task, c: Suspend, _: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -274,8 +284,27 @@ def _block(task: Task, c: Block, shared: Mapping[str, Key]) -> e.Decision | Refu
         held = shared[c.key].effect if c.key in task.joined and c.key in shared else task.effects.get(c.key)
         over = held is None or not held.waiting  # decided meanwhile: whoever decided saw no block, and ended none
         if over or task.ending or _will_be_unknown(task, shared):  # and no person is waited for where others' work is undone
-            return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, task.due)))
-    return e.Decision((*_lose_submitted(task, c.why), j.Blocked(c.why, c.key)))
+            return e.Decision((*_lose_submitted(task, c.why), j.Parked(c.why, task.due, ran=c.ran)))
+    return e.Decision((*_lose_submitted(task, c.why), j.Blocked(c.why, c.key, c.ran)))
+
+
+def _spend(task: Task, c: Spend, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    spent = j.Spent(c.attempt, c.usd, c.tokens)
+    why = limits.over(limits.after(task.used, spent, task.seen), task.budget)
+    stops = bool(why) and task.owned(c.token) and not task.suspended
+    return e.Decision((spent, j.Suspended(why)) if stops else (spent,))
+
+
+def _exceed(task: Task, c: Exceed, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    why = limits.over(task.used, task.budget, c.ran)
+    if not why:
+        return _no(Code.STALE_VIEW, "no limit of the task is exceeded")
+    lost = _lose_submitted(task, why)
+    if task.ending:
+        return e.Decision((*lost, j.Parked(why, c.at, ran=c.ran)))
+    if _will_be_unknown(task, shared):
+        return e.Decision((*lost, j.Parked(why, c.at, ran=c.ran), j.Ending("dead_lettered", why, c.at)))
+    return e.Decision((j.DeadLettered(why, c.ran),))
 
 
 def _unblock(task: Task, c: Unblock, _: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -295,7 +324,7 @@ def _conclude(task: Task, c: Conclude, shared: Mapping[str, Key]) -> e.Decision 
         return _no(Code.STALE_VIEW, "the task was not told to end")
     if _will_be_unknown(task, shared):
         return _no(Code.UNKNOWN_OUTSTANDING, "an outcome is still unknown")
-    return e.Decision((_final(task.ending, task.why),))
+    return e.Decision((_final(task.ending, task.ending_why),))
 
 
 def _lose_lease(task: Task, c: LoseLease, shared: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -357,8 +386,8 @@ def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusa
     own = [key for key in _in_flight(task, shared) if key not in shared or shared[key].owner == task.id]
     unknown = own or _unknown(task, shared)  # it is looked into at once, and not after the wait
     if come or task.ending or unknown:
-        return e.Decision((*before, j.Parked(why, c.at)))
-    return e.Decision((*before, j.Parked(why, until, c.key) if until else j.Blocked(why, c.key)))
+        return e.Decision((*before, j.Parked(why, c.at, ran=c.ran)))
+    return e.Decision((*before, j.Parked(why, until, c.key, c.ran) if until else j.Blocked(why, c.key, c.ran)))
 
 
 def _give_up(task: Task, c: GiveUp, _: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -381,7 +410,7 @@ def _signal(task: Task, c: Signal, _: Mapping[str, Key]) -> e.Decision | Refusal
 _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
-    Wait: _wait, GiveUp: _give_up, Signal: _signal,
+    Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed,
 }  # fmt: skip
 
 
@@ -394,7 +423,7 @@ def decide_shared(
     """
     join: tuple[j.Happened, ...] = ()
     if isinstance(command, e.Intend):
-        stand = standing(task, command, shared)
+        stand = replace(standing(task, command, shared), new=command.key not in task.joined)
         command = replace(command, token=next_token(key, epoch))
         join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
     elif isinstance(command, e.Settle | e.Credit | e.Void):
@@ -436,11 +465,11 @@ def lose_shared(
 
 def apply(task: Task, event: j.Happened, at: int) -> Task:
     """The task after `event`, written at `at` (milliseconds since the Unix epoch). Pure."""
-    seq = task.version + 1
+    seq, seen = task.version + 1, limits.last_seen(task.seen, event, at)
     if isinstance(event, j.OfEffect):
-        return _apply_effect(replace(task, version=seq), event, seq, at)
-    change = _APPLY.get(type(event))
-    return replace(change(task, event) if change else task, version=seq)
+        return _apply_effect(replace(task, version=seq, seen=seen), event, seq, at)
+    change, used = _APPLY.get(type(event)), limits.after(task.used, event, seen)
+    return replace(change(task, event) if change else task, version=seq, seen=seen, used=used)
 
 
 def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
@@ -460,20 +489,19 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
     )  # fmt: skip
 
 
+def _apply_enqueued(t: Task, c: j.Enqueued) -> Task:
+    return replace(
+        t, id=c.task, kind=c.name, key=c.key, args=c.args, queue=c.queue, priority=c.priority, due=c.due, epoch=c.epoch,
+        doubt=c.doubt,
+    )  # fmt: skip
+
+
 def _apply_claimed(t: Task, c: j.Claimed) -> Task:
     return replace(
-        t,
-        delivery=Delivery.LEASED,
-        execution=Execution.RUNNING,
-        attempt=c.attempt,
-        token=c.token,
-        session=c.session,
-        max_attempts=c.max_attempts,
-        max_crashes=c.max_crashes,
-        backoff_ms=c.backoff_ms,
-        suspended="",
-        waiting="",
-    )
+        t, delivery=Delivery.LEASED, execution=Execution.RUNNING, attempt=c.attempt, token=c.token, session=c.session,
+        max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms, suspended="", waiting="",
+        budget=limits.Budget(c.max_usd, c.max_tokens, c.max_ms),
+    )  # fmt: skip
 
 
 def _left(t: Task, delivery: Delivery, execution: Execution, **more: object) -> Task:
@@ -486,18 +514,17 @@ def _rest(t: Task) -> Execution:
     return Execution.UNKNOWN if t.unknown else Execution.NOT_STARTED
 
 
+def _apply_ending(t: Task, c: j.Ending) -> Task:
+    delivery = t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED
+    return replace(t, ending=c.how, ending_why=c.why, why=c.why, due=c.due, delivery=delivery)
+
+
 def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
     crashes = t.crashes + 1
     return _left(
-        t,
-        Delivery.QUEUED,
-        _rest(t),
-        crashes=crashes,
-        alone=crashes >= t.max_crashes - 1,
-        due=c.due,
-        clean=False,
+        t, Delivery.QUEUED, _rest(t), crashes=crashes, alone=crashes >= t.max_crashes - 1, due=c.due, clean=False,
         why=f"lease lost ({c.proof})",
-    )
+    )  # fmt: skip
 
 
 def _apply_replayed(t: Task, c: j.Replayed) -> Task:
@@ -507,34 +534,13 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
     steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
     waits = Map({key: wait for key, wait in t.waits.items() if wait.seq < first})
     return _left(
-        t,
-        Delivery.QUEUED,
-        _rest(t),
-        failures=0,
-        crashes=0,
-        alone=False,
-        clean=False,
-        ending="",
-        due=c.due,
-        why=f"replayed: {c.why}",
-        steps=steps,
-        waits=waits,
-    )
+        t, Delivery.QUEUED, _rest(t), failures=0, crashes=0, alone=False, clean=False, ending="", due=c.due,
+        why=f"replayed: {c.why}", steps=steps, waits=waits,
+    )  # fmt: skip
 
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
-    j.Enqueued: lambda t, c: replace(
-        t,
-        id=c.task,
-        kind=c.name,
-        key=c.key,
-        args=c.args,
-        queue=c.queue,
-        priority=c.priority,
-        due=c.due,
-        epoch=c.epoch,
-        doubt=c.doubt,
-    ),
+    j.Enqueued: _apply_enqueued,
     j.Claimed: _apply_claimed,
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
     j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
@@ -558,9 +564,7 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
         t, Delivery.BLOCKED, _rest(t), clean=False, why=c.why, waiting=c.key if c.key in t.waits else ""
     ),
     j.Unblocked: lambda t, c: replace(t, delivery=Delivery.QUEUED, due=c.due, why=c.why, waiting=""),
-    j.Ending: lambda t, c: replace(
-        t, ending=c.how, why=c.why, due=c.due, delivery=t.delivery if t.delivery is Delivery.LEASED else Delivery.QUEUED
-    ),
+    j.Ending: _apply_ending,
     j.Cancelled: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.CANCELLED, ending="", clean=False, why=c.why),
     j.DeadLettered: lambda t, c: _left(t, Delivery.DEAD_LETTERED, Execution.FAILED, ending="", clean=False, why=c.why),
     j.Replayed: _apply_replayed,
