@@ -24,6 +24,7 @@ from semel.decorated import (
     step_function,
 )
 from semel.engine import declare, drive, review, views
+from semel.engine.keyring import expect_key
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
@@ -253,12 +254,12 @@ class App:
         return runtime if runtime is not None else self._open()
 
     def opened(self) -> Generator[Request, Any, Runtime]:
-        """The runtime, for a procedure: what has to be opened first is opened away from any event loop."""
-        if self._runtime is not None:
-            return self._runtime
-        reply = yield Call(self._open, False, inline=True)
-        if isinstance(reply, Raised):
-            raise reply.error
+        """The runtime, for a procedure that works: what has to be opened first is opened away from any event loop."""
+        if self._runtime is None:
+            reply = yield Call(self._open, False, inline=True)
+            if isinstance(reply, Raised):
+                raise reply.error
+        expect_key(self.declared_effects)
         return self.runtime
 
     def _open(self) -> Runtime:

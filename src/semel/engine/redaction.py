@@ -125,9 +125,9 @@ def approved(attempt: Attempt, effect: Effect, live: Mapping[str, Any], args: Js
         mark = r.mark_of(data)
         if name not in live or mark is None:
             raise NotRecordable(f"the redacted {name} is no parameter of it any more")
-        if not ring.holds(mark[0]):
+        if not ring.holds(mark.key_id):
             raise NotRecordable(
-                f"{name} was redacted under key {mark[0]}, which is not in {VARIABLE} any more: add it behind a comma"
+                f"{name} was redacted under key {mark.key_id}, which is not in {VARIABLE} any more: add it behind a comma"
             )
         if not ring.matches(place_of(attempt, effect, name), data, effect.parameters.values[name].encode(live[name])):
             raise NotRecordable(f"its redacted {name} is not the one that was approved")
@@ -143,13 +143,12 @@ def proves(ring: Ring, place: r.Place, args: Json, value: Any, declared: Value |
     if mark is None:
         raise Misuse(f"{place.field} of effect {place.effect} was not redacted: it is on record in clear; see: semel show TASK")
     ring.key("a proof")
-    if not ring.holds(mark[0]):
+    if not ring.holds(mark.key_id):
         raise Misuse(
-            f"{place.field} was redacted under key {mark[0]}, which is not in {VARIABLE}; write the old key behind the one "
+            f"{place.field} was redacted under key {mark.key_id}, which is not in {VARIABLE}; write the old key behind the one "
             f"in use, with a comma between them"
         )
     try:
-        data = (declared or Value(Any, "a redacted value")).encode(value)
-    except NotRecordable:
+        return ring.matches(place, args[place.field], (declared or Value(Any, "a redacted value")).encode(value))
+    except Misuse:
         return False  # nothing that the effect could have been called with
-    return ring.matches(place, args[place.field], data)

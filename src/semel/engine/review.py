@@ -6,7 +6,7 @@ from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from semel.engine import declare
+from semel.engine import declare, redaction
 from semel.engine.data import NotRecordable, Value, check_size
 from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, Ledger
@@ -156,6 +156,8 @@ def signal(desk: Desk, tenant: str, task: str, event: str, payload: Any) -> Gene
         check_size(data, "the payload")
     except NotRecordable as error:
         raise Misuse(f"the payload of {event!r} cannot be recorded: {error}; pass plain data") from None
+    if (attempt := current.get()) is not None:
+        redaction.refuse_clear(attempt, f"the payload of {event!r}", data)
     ledger = yield from desk.off_loop(lambda: open_ledger(desk, tenant, task, "caller"))
     unwrap((yield from ledger.commit(tasks.Signal(event, data, desk.clock.wall_ms()))))
 

@@ -20,7 +20,6 @@ from semel.engine.keyring import Ring
 from semel.machine import redaction as r
 from semel.model import Json
 
-LEAST = 4  # characters: what is shorter stands in every other text
 ANYWHERE = 8  # characters from which a value is sought inside words too: shorter ones are found in other people's numbers
 DEPTH = 20
 # The fields of commands that hold what somebody said. Arguments hold markers, the rest is semel's own.
@@ -73,7 +72,7 @@ class Veil:
         self._texts: set[str] = set()
         self._numbers: set[str] = set()
         self._found: re.Pattern[str] | None = None
-        self._sought: dict[str, tuple[Ring, r.Place, Json]] = {}
+        self._sought: dict[str, tuple[Ring, r.Place, Json, r.Mark]] = {}
 
     @property
     def active(self) -> bool:
@@ -86,8 +85,8 @@ class Veil:
         for leaf in leaves(value):
             (texts if isinstance(leaf, str) else numbers).add(str(leaf))
         with self._lock:
-            self._numbers |= {text for text in numbers if len(text) >= LEAST}
-            said = (spelt for text in texts | numbers if len(text.strip()) >= LEAST for spelt in spellings(text))
+            self._numbers |= {text for text in numbers if len(text) >= r.LEAST}
+            said = (spelt for text in texts | numbers if len(text.strip()) >= r.LEAST for spelt in spellings(text))
             self._texts.update(said)
             if self._texts:
                 longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
@@ -97,9 +96,9 @@ class Veil:
         """From now on, what an earlier process redacted of this effect is kept out too: its markers tell it."""
         for field, data in args.items() if isinstance(args, Mapping) else ():
             mark = r.mark_of(data)
-            if mark is not None and ring.holds(mark[0]):
+            if mark is not None and ring.holds(mark.key_id):
                 with self._lock:
-                    self._sought = {**self._sought, mark[1]: (ring, r.Place(tenant, name, field), data)}
+                    self._sought = {**self._sought, mark.digest: (ring, r.Place(tenant, name, field), data, mark)}
 
     def text(self, said: str) -> str:
         """A text without the values."""
@@ -138,12 +137,15 @@ class Veil:
 
     def _is_sought(self, value: Json) -> bool:
         """Whether it is a value that is known by its digest alone; digits may have been a number."""
-        if len(str(value)) < LEAST:
+        if len(str(value)) < r.LEAST:
             return False
         read: list[Json] = [value, str(value)]
         if isinstance(value, str) and re.fullmatch(r"-?[1-9][0-9]{0,15}", value) and abs(int(value)) < 2**53:
             read.append(int(value))
-        return any(ring.matches(place, data, one) for ring, place, data in self._sought.values() for one in read)
+        return any(
+            ring.has_part(place, mark, str(value)) or any(ring.matches(place, data, one) for one in read)
+            for ring, place, data, mark in self._sought.values()
+        )
 
     def shows(self, data: Json) -> bool:
         """Whether a value that this process has seen is in `data` in clear."""

@@ -93,14 +93,9 @@ def _beyond_edit(effect: Effect, asked: j.Asked, args: Json) -> str:
     """What of an edit is none: another intent is another effect. "" if it may be made."""
     if not isinstance(args, dict) or not isinstance(effect.args, dict) or args.keys() != effect.args.keys():
         return "it must name the same arguments"
-    hidden = [
-        name
-        for name, value in {**effect.args, **args}.items()
-        if redaction.looks_marked(value) or redaction.looks_marked(effect.args[name])
-    ]
-    changed = [
-        name for name in dict.fromkeys([*asked.intent, *hidden]) if keys.digest(args[name]) != keys.digest(effect.args[name])
-    ]
+    marked = [name for name in args if any(map(redaction.looks_marked, (args[name], effect.args[name])))]
+    kept = dict.fromkeys([*asked.intent, *marked])  # what is redacted is the agent's to say
+    changed = [name for name in kept if keys.digest(args[name]) != keys.digest(effect.args[name])]
     return ", ".join(changed)
 
 

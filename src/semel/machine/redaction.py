@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -18,6 +18,8 @@ from semel.model import Json
 MARK = "semel:redacted"  # the one name in a marker; an argument that holds it is refused
 SHOWN = "[redacted]"  # what stands in a text instead of a value
 FORM = "hmac-sha256"
+LEAST = 4  # characters: a shorter text stands in every other one, and is not sought
+PART_DIGITS, MOST_PARTS = 16, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,15 @@ class Place:
     tenant: str
     effect: str
     field: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a marker says: the id of its key, the digest of the value, those of its parts."""
+
+    key_id: str
+    digest: str
+    parts: frozenset[str]
 
 
 def key_id(key: bytes) -> str:
@@ -40,18 +51,36 @@ def keyed_digest(key: bytes, place: Place, value: Json) -> str:
     return hmac.new(key, text, hashlib.sha256).hexdigest()
 
 
+def leaves(value: Json) -> Iterator[str]:
+    """The texts within a value, and its numbers as they are written. The names in it are not."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for inner in value:
+            yield from leaves(inner)
+    elif isinstance(value, str | int | float) and not isinstance(value, bool):
+        yield str(value)
+
+
+def part_digest(key: bytes, place: Place, text: str) -> str:
+    """The HMAC of one text within a value, shortened: by it that text is known again where it must not be recorded."""
+    return keyed_digest(key, Place(place.tenant, place.effect, f"{place.field}/part"), text)[:PART_DIGITS]
+
+
 def marker(key: bytes, place: Place, value: Json) -> Json:
-    """What is recorded instead of `value`."""
-    return {MARK: f"{FORM}:{key_id(key)}:{keyed_digest(key, place, value)}"}
+    """What is recorded instead of `value`: its digest, and, if it is made of others, those of its texts."""
+    parts = sorted({part_digest(key, place, text) for text in leaves(value) if len(text) >= LEAST})
+    if not isinstance(value, Mapping | list | tuple):
+        parts = []
+    return {MARK: ":".join([FORM, key_id(key), keyed_digest(key, place, value), *parts[:MOST_PARTS]])}
 
 
-def mark_of(data: Json) -> tuple[str, str] | None:
-    """The id of the key and the digest, if `data` is a marker."""
+def mark_of(data: Json) -> Mark | None:
+    """What a marker says, if `data` is one."""
     if not isinstance(data, Mapping) or data.keys() != {MARK} or not isinstance(data[MARK], str):
         return None
-    form, _, rest = data[MARK].partition(":")
-    id, colon, digest = rest.partition(":")
-    return (id, digest) if form == FORM and colon else None
+    form, *said = data[MARK].split(":")
+    return Mark(said[0], said[1], frozenset(said[2:])) if form == FORM and len(said) > 1 else None
 
 
 def looks_marked(data: Json) -> bool:
@@ -62,5 +91,5 @@ def looks_marked(data: Json) -> bool:
 def without_values(data: Json) -> Json:
     """The same, with markers as people are shown them."""
     if (mark := mark_of(data)) is not None:
-        return f"{SHOWN} {mark[0]}:{mark[1][:16]}"
+        return f"{SHOWN} {mark.key_id}:{mark.digest[:16]}"
     return {name: without_values(inner) for name, inner in data.items()} if isinstance(data, Mapping) else data
