@@ -7,10 +7,10 @@ import logging
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import AfterValidator, BaseModel, SecretStr
 
 import semel
 from semel.testing import Harness
@@ -28,6 +28,16 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 class Holder(BaseModel):
     holder_name: str
     codes: list[int]
+
+
+def fickle(value: str, once: list[str] = []) -> str:  # noqa: B006
+    once.append(value)
+    if len(once) > 1:
+        raise RuntimeError(f"cannot read {once[0]}")
+    return value
+
+
+Fickle = Annotated[str, AfterValidator(fickle)]
 
 
 class Till:
@@ -213,14 +223,17 @@ def test_semels_own_errors_about_the_call_do_not_say_it(till: Till, h: Harness) 
 
 
 def test_no_log_record_holds_it(till: Till, h: Harness, caplog: pytest.LogCaptureFixture) -> None:
-    class Odd(str):
-        def __str__(self) -> str:
-            raise RuntimeError(f"cannot say {CARD}")
-
+    """A result's own type breaks the attempt, with the value in its words; and its late answer does."""
     caplog.set_level(logging.DEBUG)
-    till.then = lambda: Odd()
-    ended(till, h)
-    assert CARD not in caplog.text
+
+    @till.app.task(retry=semel.Retry(max_attempts=1))
+    def breaks(ref: str) -> Fickle:
+        till.pay(ref, CARD, "thanks")
+        return f"{CARD} is bad"
+
+    breaks.using(key="b1").enqueue("b1")
+    h.run()
+    assert "the attempt broke (RuntimeError); it is given back" in caplog.text and CARD not in caplog.text
 
 
 # --- what is refused ---
@@ -343,6 +356,26 @@ def test_what_would_be_put_on_record_after_the_call(till: Till, h: Harness, says
     till.then = lambda: then(till)
     assert says in ended(till, h).why
     assert len(till.app.effects.list()) == 1 and len(till.app.tasks.list()) == 1 and CARD not in till.all_that_is_stored()
+
+
+def test_what_was_done_before_its_code_said_redact_gives_its_record(tmp_path: Path) -> None:
+    """Whatever is in clear there already: nothing is done again, and nothing is stranded."""
+    before, after = semel.App(f"sqlite:///{tmp_path}/till.db"), Till(f"sqlite:///{tmp_path}/till.db")
+
+    @before.effect(intent=("ref",))
+    def pay(submission: semel.Submission, ref: str, card: str, note: str) -> str:
+        return f"paid with {card}"
+
+    with pytest.raises(semel.NotDone), before.work("w", kind="k"):
+        pay("r1", CARD, "thanks")
+        raise semel.NotDone("to be continued")
+    before.close()
+    with after.app.work("w", kind="k"):
+        assert after.pay("r1", CARD, "thanks") == f"paid with {CARD}"
+        with pytest.raises(semel.Misuse, match="in clear in the arguments of effect pay"):
+            after.pay("r2", CARD, "thanks")
+    assert after.sent == []
+    after.app.close()
 
 
 # --- the same key again ---

@@ -65,6 +65,8 @@ class Value:
             raise NotRecordable(first_line(error)) from error
         except (PydanticSerializationError, ValueError, TypeError) as error:
             raise NotRecordable(str(error)) from error
+        except Exception as error:  # of a validator or serializer of the user's own
+            raise NotRecordable(f"{type(error).__name__}: {error}") from error
 
     def decode(self, data: Json) -> Any:
         """The value that JSON data stands for. Raises pydantic's ValidationError."""

@@ -48,11 +48,13 @@ def recorded(
     for name in effect.redact:
         _is_itself(effect, name, values[name], data[name])
         attempt.veil.note(data[name])
+    known = attempt.ledger.effect(key)
     clear = {f"argument {name}": value for name, value in data.items() if name not in effect.redact}
-    _nowhere_in_clear(attempt, effect, {**clear, "occurrence": occurrence})
+    if known is None or not known.confirmed:  # done before its code said redact=: the record is the answer
+        _nowhere_in_clear(attempt, effect, {**clear, "occurrence": occurrence})
     if not effect.redact:
         return data
-    ring, known = attempt.runtime.ring, attempt.ledger.effect(key)
+    ring = attempt.runtime.ring
     held = known.args or {} if known is not None else {}
     markers: dict[str, Json] = {}
     for name in effect.redact:
