@@ -37,6 +37,11 @@ def fickle(value: str, once: list[str] = []) -> str:  # noqa: B006
     return value
 
 
+def check(card: str) -> str:
+    raise ValueError(f"{card} is no card")
+
+
+Checked = Annotated[str, AfterValidator(check)]
 Fickle = Annotated[str, AfterValidator(fickle)]
 
 
@@ -207,9 +212,6 @@ def test_values_within_a_model_are_kept_out_and_the_names_are_not() -> None:
 
 
 def test_semels_own_errors_about_the_call_do_not_say_it(till: Till, h: Harness) -> None:
-    def check(card: str) -> str:
-        raise ValueError(f"{card} is no card")
-
     app = semel.App("sqlite:///never-made.db")
 
     @app.effect(intent=("ref",), redact=("card",), approve=lambda card: bool(check(card)))
@@ -220,6 +222,13 @@ def test_semels_own_errors_about_the_call_do_not_say_it(till: Till, h: Harness) 
         assert "ValueError: [redacted] is no card" in misuse("its approve predicate raised", lambda: pay("r", CARD))
         misuse("got an unexpected keyword", lambda: pay("r", CARD, cart=CARD))
         misuse("is not a str", lambda: pay("r", [CARD]))
+
+    @app.effect(intent=("ref",), redact=("card",))
+    def give(submission: semel.Submission, ref: str, card: Checked) -> str:
+        return "given"
+
+    with Harness(app), app.work("w", kind="k"):
+        assert "[redacted] is no card" in misuse("card is not a", lambda: give("r", CARD))
 
 
 def test_no_log_record_holds_it(till: Till, h: Harness, caplog: pytest.LogCaptureFixture) -> None:
@@ -234,6 +243,28 @@ def test_no_log_record_holds_it(till: Till, h: Harness, caplog: pytest.LogCaptur
     breaks.using(key="b1").enqueue("b1")
     h.run()
     assert "the attempt broke (RuntimeError); it is given back" in caplog.text and CARD not in caplog.text
+
+
+def test_what_the_provider_says_is_recorded_without_it(till: Till, h: Harness) -> None:
+    def no(card: str) -> str:
+        raise semel.NotDone(f"{card} is stolen", retry=False, detail={"number": card})
+
+    till.answer = no
+    assert "NotDone: [redacted] is stolen" in ended(till, h).why
+    (disproved,) = [event.body for event in till.app.journal(till.app.effects.list()[0].key) if event.kind == "disproved"]
+    assert (disproved["reason"], disproved["detail"]) == ("[redacted] is stolen", {"number": "[redacted]"})
+
+
+def test_what_a_lookup_says_is_recorded_without_it(tmp_path: Path) -> None:
+    def find(submission: semel.Submission) -> semel.Verdict:
+        return semel.Conflict(f"somebody paid with {CARD}")
+
+    till = Till(f"sqlite:///{tmp_path}/till.db", recovery=semel.Lookup(find, settle=NOW))
+    till.answer = lambda card: 1 / 0
+    with pytest.raises(semel.Unsettled, match=r"conflict: somebody paid with \[redacted\]"), till.app.work("w", kind="k"):
+        till.pay("r1", CARD, "thanks")
+    assert CARD not in till.all_that_is_stored()
+    till.app.close()
 
 
 # --- what is refused ---

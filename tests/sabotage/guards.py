@@ -155,8 +155,8 @@ GUARDS = (
     # --- engine ---
     Guard("R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", PERFORM),
     Guard("R5 anything that is not proof is a loss", "engine/perform.py",
-          "    return e.Lose(key, n, token, describe(error), True, sender), Unknown()",
-          "    return e.Disprove(key, n, token, describe(error), sender=sender), Clean(error, False)", PERFORM),
+          "    return e.Lose(key, n, token, describe(error, doing.veil), True, sender), Unknown()",
+          "    return e.Disprove(key, n, token, describe(error, doing.veil), sender=sender), Clean(error, False)", PERFORM),
     Guard("R4 a timeout does not end the code", "engine/perform.py",
           'f"no answer within {doing.seconds:g} s", False, doing.sender))', 'f"no answer within {doing.seconds:g} s", True, doing.sender))', ACTING),
     Guard("R4 what the code left behind may act", "engine/perform.py",

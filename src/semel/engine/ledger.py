@@ -335,7 +335,6 @@ class Ledger:
 
     def drafted(self, command: e.Confirm, guard: Guard) -> Draft | Refusal:
         """Decide on what is known here, and move nothing: if it lands, `landed` is told; else others have moved on."""
-        command = self.veil.over(command)
         with self.lock:
             identity, at = change_id(), self.desk.clock.wall_ms()
             if command.key in self.keys:
