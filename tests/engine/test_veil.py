@@ -61,6 +61,22 @@ def test_longer_values_go_first_and_each_is_sought() -> None:
     assert veil.text("1234567890 12345678 passphrase nested text!") == "[redacted] [redacted] [redacted] [redacted]!"
 
 
+def test_what_goes_round_in_circles_and_what_is_long() -> None:
+    """A live object passed by mistake, a whole document: neither holds the attempt up."""
+
+    class Node:
+        def __init__(self, name: str) -> None:
+            self.name, self.others = name, [self]
+
+    first, second = Node("passphrase one"), Node("passphrase two")
+    first.others, second.others = [second, first] * 20, [first, second] * 20
+    document = "lorem ipsum\n" * 50_000
+    veil = Veil()
+    veil.note([first, document])
+    assert veil.text("passphrase one, passphrase two") == "[redacted], [redacted]"
+    assert veil.text(f"<{document}>") == "<[redacted]>"
+
+
 def test_a_value_of_an_earlier_process_is_known_by_its_digest() -> None:
     ring = Ring.of(["5e" * 32])
     marked = {

@@ -438,5 +438,5 @@ GUARDS = (
           '["semel redaction 1", place.tenant, place.effect, place.field, value]', '["semel redaction 1", value]', REDACTED),
     Guard("redaction: a value that only an earlier process saw", "engine/veil.py",
           "        if self._sought and said:\n", "        if False:\n", VEIL),
-    Guard("redaction: a short text does not eat into others", "engine/veil.py", "if len(text) >= ANYWHERE else", "if True else", REDACTED),
+    Guard("redaction: a short text does not eat into others", "engine/veil.py", "for text in longest_first if len(text) >= ANYWHERE)", "for text in longest_first)", REDACTED),
 )  # fmt: skip

@@ -21,33 +21,37 @@ from semel.machine import redaction as r
 from semel.model import Json
 
 ANYWHERE = 8  # characters from which a value is sought inside words too: shorter ones are found in other people's numbers
-DEPTH = 20
+MOST = 100_000  # objects within one value: whoever passes a live one by mistake is not waited for
 # The fields of commands that hold what somebody said. Arguments hold markers, the rest is semel's own.
 SAID = frozenset({"reason", "why", "error", "detail", "result", "unrecorded", "payload"})
 _EDGE = "[A-Za-z0-9]"
 _WORDS = (re.compile(r"\w+"), re.compile(r"[^\s\"'<>,;:=()\[\]{}]+"))
 
 
-def leaves(value: Any, depth: int = 0) -> Iterator[str | int | float]:
-    """The texts and numbers within a value, whatever it is made of. The names in a mapping are not."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, bool) or value is None or depth > DEPTH:
-        return
-    elif isinstance(value, int | float):
-        yield value
-    elif isinstance(value, Decimal):
-        yield str(value)
-    elif isinstance(value, bytes | bytearray):
-        yield value.decode(errors="replace")
-    elif hasattr(value, "get_secret_value"):
-        yield from leaves(value.get_secret_value(), depth + 1)
-    else:
-        inner = value.values() if isinstance(value, Mapping) else value
-        if not isinstance(inner, list | tuple | set | frozenset) and not isinstance(value, Mapping):
-            inner = vars(value).values() if hasattr(value, "__dict__") else ()
-        for one in list(inner):
-            yield from leaves(one, depth + 1)
+def leaves(value: Any) -> Iterator[str | int | float]:
+    """The texts and numbers within a value, whatever it is made of, each object once. The names in a mapping are not."""
+    seen, todo = set[int](), [value]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, str | int | float) and not isinstance(one, bool):
+            yield one
+        elif isinstance(one, Decimal):
+            yield str(one)
+        elif isinstance(one, bytes | bytearray):
+            yield one.decode(errors="replace")
+        elif id(one) not in seen and len(seen) < MOST:
+            seen.add(id(one))
+            todo.extend(_within(one))
+
+
+def _within(value: Any) -> list[Any]:
+    if hasattr(value, "get_secret_value"):
+        return [value.get_secret_value()]
+    if isinstance(value, Mapping):
+        return list(value.values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    return list(vars(value).values()) if hasattr(value, "__dict__") else []
 
 
 def spellings(text: str) -> set[str]:
@@ -59,10 +63,6 @@ def spellings(text: str) -> set[str]:
         return {text, *escaped}
 
 
-def _pattern(text: str) -> str:
-    return re.escape(text) if len(text) >= ANYWHERE else f"(?<!{_EDGE}){re.escape(text)}(?!{_EDGE})"
-
-
 class Veil:
     """The redacted values of one attempt. Threads of late outcomes use it after the attempt."""
 
@@ -71,13 +71,18 @@ class Veil:
         self._lock = threading.Lock()
         self._texts: set[str] = set()
         self._numbers: set[str] = set()
-        self._found: re.Pattern[str] | None = None
+        self._long: tuple[str, ...] = ()  # longest first: one may be in another
+        self._short: re.Pattern[str] | None = None
         self._sought: dict[str, tuple[Ring, r.Place, Json, r.Mark]] = {}
 
     @property
     def active(self) -> bool:
         """Whether there is anything to keep out."""
-        return self._found is not None or bool(self._sought)
+        return self._seen or bool(self._sought)
+
+    @property
+    def _seen(self) -> bool:
+        return bool(self._long) or self._short is not None
 
     def note(self, value: Any) -> None:
         """From now on this value, and what it is made of, is kept out."""
@@ -86,11 +91,11 @@ class Veil:
             (texts if isinstance(leaf, str) else numbers).add(str(leaf))
         with self._lock:
             self._numbers |= {text for text in numbers if len(text) >= r.LEAST}
-            said = (spelt for text in texts | numbers if len(text.strip()) >= r.LEAST for spelt in spellings(text))
-            self._texts.update(said)
-            if self._texts:
-                longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
-                self._found = re.compile("|".join(map(_pattern, longest_first)))
+            self._texts.update(spelt for text in texts | numbers if len(text.strip()) >= r.LEAST for spelt in spellings(text))
+            longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
+            self._long = tuple(text for text in longest_first if len(text) >= ANYWHERE)
+            short = "|".join(re.escape(text) for text in longest_first if len(text) < ANYWHERE)
+            self._short = re.compile(f"(?<!{_EDGE})(?:{short})(?!{_EDGE})") if short else None
 
     def seek(self, ring: Ring, tenant: str, name: str, args: Json) -> None:
         """From now on, what an earlier process redacted of this effect is kept out too: its markers tell it."""
@@ -102,8 +107,10 @@ class Veil:
 
     def text(self, said: str) -> str:
         """A text without the values."""
-        if self._found is not None:
-            said = self._found.sub(r.SHOWN, said)
+        for text in self._long:
+            said = said.replace(text, r.SHOWN)
+        if self._short is not None:
+            said = self._short.sub(r.SHOWN, said)
         if self._sought and said:
             if self._is_sought(said):
                 return r.SHOWN
@@ -130,10 +137,7 @@ class Veil:
         if isinstance(data, bool) or not isinstance(data, int | float) or not self.active:
             return False
         written = str(data)
-        if written in self._numbers or self._is_sought(data):
-            return True
-        found = self._found.search(written) if self._found is not None else None
-        return found is not None and len(found[0]) >= ANYWHERE
+        return written in self._numbers or self._is_sought(data) or any(text in written for text in self._long)
 
     def _is_sought(self, value: Json) -> bool:
         """Whether it is a value that is known by its digest alone; digits may have been a number."""
@@ -149,7 +153,7 @@ class Veil:
 
     def shows(self, data: Json) -> bool:
         """Whether a value that this process has seen is in `data` in clear."""
-        return self._found is not None and self.data(data) is not data
+        return self._seen and self.data(data) is not data
 
     def over(self, command: Any) -> Any:
         """A command, as it may be recorded."""

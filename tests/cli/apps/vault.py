@@ -28,7 +28,7 @@ def find(submission: semel.Submission, ref: str) -> semel.Verdict:
 
 
 @app.effect(
-    intent=("ref",), redact=("card", "holder"), timeout=SOON, tries=1,
+    intent=("ref",), redact=("card", "holder"), tries=1,
     recovery=[semel.Lookup(find, settle=timedelta(0))],
 )  # fmt: skip
 def charge(submission: semel.Submission, ref: str, card: str, holder: dict[str, str | int], note: str) -> dict[str, str]:
@@ -63,6 +63,9 @@ def pay_out(submission: semel.Submission, ref: str, card: str, cents: int) -> st
 def till(ref: str, note: str) -> str:
     """One of each."""
     logging.getLogger("till").info("%s", note)
+    if ref == "slow":
+        time.sleep(0.6)  # until what is late has come
+        return ref
     if ref in ("approved", "denied", "other"):
         return pay_out(ref, os.environ.get("VAULT_OTHER") or CARD, 700) if ref == "other" else pay_out(ref, CARD, 700)
     if ref in ("late", "lost"):
