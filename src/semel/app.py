@@ -24,6 +24,7 @@ from semel.decorated import (
     step_function,
 )
 from semel.engine import declare, drive, review, stats, views
+from semel.engine.keyring import expect_key
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
@@ -130,20 +131,20 @@ class App:
         nothing happened. tries: how often it is submitted after such proof. timeout: of one submission. per_task: how
         many different ones of this name a task may have. scope: whether the key is the task's or the whole tenant's.
         approve: whether a person must approve each call before it is sent; or a function of (any of) its arguments that
-        says so of one call. How many people: `app.approvers`.
+        says so of one call. How many people: `app.approvers`. redact: the parameters whose values are stored nowhere, only a
+        digest with the key in $SEMEL_REDACTION_KEY.
         """
-        for field, asked in (("identity", identity is not None), ("redact", bool(redact))):
-            if asked:
-                raise Misuse(
-                    f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and "
-                    f"guard that effect with code of your own until then"
-                )
+        if identity is not None:
+            raise Misuse(
+                "identity= is not in this version of semel, and it will not be ignored; leave it out, and "
+                "guard that effect with code of your own until then"
+            )
 
         def declares(fn: Callable[..., Any]) -> Any:
             declared = declare.effect(
                 fn, intent=intent, material=material, recovery=recovery if recovery is not None else Ask(), scope=scope,
                 not_done=not_done, tries=tries, timeout=timeout, per_task=per_task, name=name, formerly=formerly,
-                approve=approve,
+                approve=approve, redact=redact,
             )  # fmt: skip
             self.declared_effects.add(declared)
             return effect_function(declared)
@@ -264,12 +265,12 @@ class App:
         return runtime if runtime is not None else self._open()
 
     def opened(self) -> Generator[Request, Any, Runtime]:
-        """The runtime, for a procedure: what has to be opened first is opened away from any event loop."""
-        if self._runtime is not None:
-            return self._runtime
-        reply = yield Call(self._open, False, inline=True)
-        if isinstance(reply, Raised):
-            raise reply.error
+        """The runtime, for a procedure that works: what has to be opened first is opened away from any event loop."""
+        if self._runtime is None:
+            reply = yield Call(self._open, False, inline=True)
+            if isinstance(reply, Raised):
+                raise reply.error
+        expect_key(self.declared_effects)
         return self.runtime
 
     def _open(self) -> Runtime:

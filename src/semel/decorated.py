@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
-from semel.engine import declare, drive
+from semel.engine import declare, drive, redaction
 from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
@@ -231,7 +231,11 @@ class _Taken:
             raise Suspended(self.attempt.exit.why)
         self.attempt.look_at_limits()
         self.values = step.parameters.bind(args, kwargs)
-        self.key = self.attempt.next_step(step.name, step.parameters.encode(self.values))
+        data = step.parameters.encode(self.values)
+        redaction.refuse_clear(self.attempt, f"step {step.name}: an argument", data)
+        if self.attempt.runtime.redacts:
+            self.attempt.veil.passed.append(data)
+        self.key = self.attempt.next_step(step.name, data)
         self.known = self.key in self.attempt.ledger.state.steps
 
     def result(self) -> Any:
@@ -245,6 +249,7 @@ class _Taken:
             data = self.step.result.encode(value)
         except NotRecordable as error:
             raise Misuse(f"step {self.step.name}: its result cannot be recorded: {error}; return plain data") from None
+        redaction.refuse_clear(self.attempt, f"step {self.step.name}: its result", data)
         self.attempt.ledger.post(tasks.Step(self.attempt.token, self.key, self.step.name, data))
         self.attempt.look_at_limits()
         return self.step.result.decode(data)
@@ -298,6 +303,8 @@ class Task(Generic[P, T]):
             for name, value in intent.items():
                 keys.check_intent(value, f"{what}: intent {name}")
             key = keys.task_key(intent)
+        if (attempt := current.get()) is not None:
+            redaction.refuse_clear(attempt, f"{what}: an argument, or its key,", data, key)
         due = 0 if options.run_at is None else int(options.run_at.timestamp() * 1000)
         return Order(self._app.tenant_of(options.tenant), work.first_name, key, data, work.queue, options.priority, due)
 

@@ -8,10 +8,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import drive, paused, review, views
+from semel.engine import drive, paused, redaction, review, views
 from semel.errors import Misuse
 from semel.machine import pauses
 from semel.machine.projection import EffectRow
+from semel.machine.redaction import Place
 from semel.model import Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
 
 if TYPE_CHECKING:
@@ -111,6 +112,22 @@ class Effects(_Part):
     async def aget(self, key: str, *, tenant: str | None = None) -> EffectView:
         """The awaitable twin of `get`."""
         return await asyncio.to_thread(self.get, key, tenant=tenant)
+
+    def proves(self, key: str, field: str, value: object, *, tenant: str | None = None) -> bool:
+        """Whether `value` is what was redacted of the effect's argument `field`. Needs the key: $SEMEL_REDACTION_KEY.
+
+        Raises `Misuse` if nothing was redacted there, or it was under a key that is not here.
+        """
+        not_in_loop("app.effects.proves", "await app.effects.aproves(...)")
+        row, app = self.row(key, tenant), self._app
+        view, declared = views.effect_view(app.runtime.desk, row), app.declared_effects.get(row.name)
+        place = Place(row.tenant, view.name, field)
+        parameter = declared.parameters.values.get(field) if declared is not None else None
+        return redaction.proves(app.runtime.ring, place, view.args, value, parameter)
+
+    async def aproves(self, key: str, field: str, value: object, *, tenant: str | None = None) -> bool:
+        """The awaitable twin of `proves`."""
+        return await asyncio.to_thread(self.proves, key, field, value, tenant=tenant)
 
     def list(
         self,

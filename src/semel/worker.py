@@ -19,6 +19,7 @@ from semel.engine import drive
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
+from semel.engine.keyring import expect_key
 from semel.engine.ledger import Ledger
 from semel.engine.queue import claim, not_taken
 from semel.errors import Misuse, StoreUnavailable
@@ -63,6 +64,7 @@ class Worker:
                 "this app declares no task, so a worker has nothing to do; declare one with @app.task(...), or name its "
                 "module: semel.App(modules=('my.tasks',))"
             )
+        expect_key(app.declared_effects)
         declared = {work.queue for work in works.values()}
         self.queues = tuple(queues) if queues else tuple(sorted(declared))
         self.kinds = app.declared_tasks.names()
@@ -311,8 +313,9 @@ class Worker:
                 await drive.in_own_thread(lambda: drive.run(attempts.run(attempt, work)))
         except StoreUnavailable as error:
             log.warning("semel: task %s: the store did not answer, the attempt is given back: %s", state.id, error)
-        except Exception:
-            log.exception("semel: task %s: the attempt broke; it is given back", state.id)
+        except Exception as error:  # a traceback may hold what was redacted
+            told = error if not attempt.veil.active else None
+            log.error("semel: task %s: the attempt broke (%s); it is given back", state.id, type(error).__name__, exc_info=told)
 
     def _ended(self, running: Running) -> None:
         self._running.discard(running)

@@ -28,6 +28,10 @@ SAYS = {
         "2 PUTs, 1 written: the second found ours", "not released: releases/1.0 is taken by somebody else", "1.1 is unknown",
         "1.1 is blocked: conflict: releases/1.1 is there, and does not bear our key", "1.1 is confirmed, on Ann's word",
     ],
+    "redacted_card.py": [
+        "found:    act_", "answered: act_", "for card [redacted]", "order-1, tok_ada, 4200", "'semel:redacted': 'hmac-sha256:",
+        "was it 4929123456789012? True", "was it 4929999999999999? False", "in the store: True - the card is: False",
+    ],
     "crash_and_recover.py": [
         "in the call: delivery leased, execution running, effect submitted",
         "worked on:   delivery acknowledged, execution succeeded, effect confirmed, attempt 2",

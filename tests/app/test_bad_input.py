@@ -131,7 +131,6 @@ def test_two_handlers_of_one_name(app: semel.App) -> None:
 
 def test_what_is_not_in_this_version_is_refused_and_not_ignored(app: semel.App) -> None:
     refused("identity= is not in this version", lambda: app.effect(intent=(), identity=lambda: {}))
-    refused("redact= is not in this version", lambda: app.effect(intent=(), redact=("card",)))
 
 
 def test_durations_and_numbers(app: semel.App) -> None:

@@ -89,9 +89,10 @@ EPOCHS = [(epochs.Epoch(), j.EpochBegan(5, "i", 4, 1000)), (OPEN, j.EpochWatched
 def test_every_event_is_applied_or_is_known_to_change_nothing() -> None:
     """A new event that no fold knows of would be written and never read."""
     read_by_effects = {cls for cls in j.KINDS.values() if issubclass(cls, j.OfEffect)}
-    of_the_store = {j.EpochBegan, j.EpochWatched, j.WindowClosed, j.DoubtLifted}
+    of_the_epoch = {j.EpochBegan, j.EpochWatched, j.WindowClosed, j.DoubtLifted}
+    of_the_store = of_the_epoch | {j.Paused, j.Resumed}  # pauses: test_cells_pauses
     assert all(epochs.apply(before, event) != replace(before, version=1) for before, event in EPOCHS)
-    assert {type(event) for _, event in EPOCHS} == of_the_store
+    assert {type(event) for _, event in EPOCHS} == of_the_epoch
     assert set(j.KINDS.values()) - read_by_effects - set(t._APPLY) - set(limits._AFTER) == {j.Void} | of_the_store
 
 

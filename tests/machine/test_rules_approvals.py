@@ -64,6 +64,15 @@ def test_a_changed_material_argument_is_no_wording() -> None:
     assert code(decide(c.approved(), replace(CALL, material="m2"))) == Code.INTENT_CHANGED
 
 
+def test_an_edit_may_not_touch_what_is_redacted_nor_pass_for_it() -> None:
+    marker = {"semel:redacted": "hmac-sha256:5e5e5e5e:00"}
+    asked = c.asked(args={"to": "a", "card": marker, "body": "hi"})
+    for args in ({"to": "a", "card": "4929", "body": "hi"}, {"to": "a", "card": marker, "body": marker}):
+        assert code(decide(asked, c.approve(asked, args=args, digest="d2"))) == Code.INTENT_CHANGED, args
+    edited = {"to": "a", "card": marker, "body": "edited"}
+    assert kinds(decide(asked, c.approve(asked, args=edited, digest="d2"))) == ["approved"]
+
+
 def test_an_edit_may_not_touch_the_intent_nor_add_or_drop_an_argument() -> None:
     asked = c.asked(args={"to": "a", "body": "hi"})
     for args in ({"to": "b", "body": "hi"}, {"to": "a"}, {"to": "a", "body": "hi", "more": 1}, ["a"], {"to": True, "body": "hi"}):

@@ -32,6 +32,8 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
     ("tests/engine/test_approval_races.py",),
 )
 LIMITS, LIMITED = ("tests/machine/test_rules_limits.py",), ("tests/app/test_limits.py",)
+REDACTED, VEIL = ("tests/app/test_redaction.py",), ("tests/engine/test_veil.py",)
+REDACTED_ATOMIC = ("tests/postgres/test_postgres_redaction.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 ARRIVAL = ("tests/restore/test_restore_arrival.py",)
 WITNESS = ("tests/store/test_witness.py",)
@@ -192,8 +194,8 @@ GUARDS = (
     # --- engine ---
     Guard("R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", PERFORM),
     Guard("R5 anything that is not proof is a loss", "engine/perform.py",
-          "    return e.Lose(key, n, token, describe(error), True, sender), Unknown()",
-          "    return e.Disprove(key, n, token, describe(error), sender=sender), Clean(error, False)", PERFORM),
+          "    return e.Lose(key, n, token, describe(error, doing.veil), True, sender), Unknown()",
+          "    return e.Disprove(key, n, token, describe(error, doing.veil), sender=sender), Clean(error, False)", PERFORM),
     Guard("R4 a timeout does not end the code", "engine/perform.py",
           'f"no answer within {doing.seconds:g} s", False, doing.sender))', 'f"no answer within {doing.seconds:g} s", True, doing.sender))', ACTING),
     Guard("R4 what the code left behind may act", "engine/perform.py",
@@ -442,4 +444,48 @@ GUARDS = (
     Guard("logs hide what is the caller's", "observe/logs.py", "if self._log.isEnabledFor(logging.DEBUG):", "if True:", OBSERVERS),
     Guard("a slow observer fills no memory", "observe/watch.py", "if len(self._waiting) >= self._most:", "if False:", OBSERVERS),
     Guard("a broken observer harms nobody", "observe/watch.py", "        except Exception:  # said", "        except ZeroDivisionError:  # said", OBSERVERS),
+    # --- redaction ---
+    Guard("redaction: a marker instead of the value", "engine/perform.py",
+          "    data = redaction.recorded(", "    redaction.recorded(", REDACTED),
+    Guard("redaction: whatever is recorded passes the veil", "engine/ledger.py",
+          "queue the change. Does not wait.\"\"\"\n        command = self.veil.over(command)",
+          "queue the change. Does not wait.\"\"\"", REDACTED),
+    Guard("redaction: in the transaction of an Atomic effect too", "engine/perform.py",
+          "data = doing.veil.result(effect.result, effect.result.encode(value))", "data = effect.result.encode(value)", REDACTED_ATOMIC),
+    Guard("redaction: first the value goes, then the text is cut", "engine/perform.py",
+          'return veil.text(f"{type(error).__name__}: {error}")[:300]', 'return f"{type(error).__name__}: {error}"[:300]', REDACTED),
+    Guard("redaction: the live result is the recorded one", "engine/perform.py",
+          "data = doing.veil.result(effect.result, effect.result.encode(value))", "data = effect.result.encode(value)", REDACTED),
+    Guard("redaction: semel's own errors", "engine/redaction.py",
+          "raise Misuse(attempt.veil.text(str(error))) from None", "raise", REDACTED),
+    Guard("redaction: a traceback is not logged", "worker.py", "told = error if not attempt.veil.active else None", "told = error", REDACTED),
+    Guard("redaction: not in an intent", "engine/declare.py", "        if name in intent:\n", "        if False:\n", REDACTED),
+    Guard("redaction: no resend", "engine/declare.py", 'if rung.kind in ("resend", "repeat"):', "if False:", REDACTED),
+    Guard("redaction: not in a lookup", "engine/declare.py", "            if name in looked.names:\n", "            if False:\n", REDACTED),
+    Guard("redaction: a marker is no value", "engine/data.py",
+          "if redaction.mark_of(data.get(name)) is not None:", "if False:", REDACTED),
+    Guard("redaction: no argument passes for a marker", "engine/data.py", "if redaction.looks_marked(data):", "if False:", REDACTED),
+    Guard("redaction: approved is the value that was asked for", "engine/redaction.py",
+          "if not ring.matches(place_of(attempt, effect, name), data, effect.parameters.values[name].encode(live[name])):",
+          "if False:", REDACTED),
+    Guard("redaction: an edit does not touch it", "machine/approvals.py",
+          "dict.fromkeys([*asked.intent, *marked])", "asked.intent", APPROVALS),
+    Guard("redaction: nowhere in clear on record", "engine/redaction.py",
+          "for place, data in _on_record(attempt) if veil.shows(data)", "for place, data in ()", REDACTED),
+    Guard("redaction: in no other argument", "engine/redaction.py",
+          "for name, value in beside.items() if veil.shows(value)", "for name, value in ()", REDACTED),
+    Guard("redaction: in nothing that a handler records", "engine/redaction.py",
+          "if any(attempt.veil.shows(one) for one in data):", "if False:", REDACTED),
+    Guard("redaction: a type that hides itself proves nothing", "engine/redaction.py", "    if not same:\n", "    if False:\n", REDACTED),
+    Guard("redaction: an older key still tells what is the same", "engine/redaction.py",
+          "markers[name] = held[name] if same else", "markers[name] = held[name] if False else", REDACTED),
+    Guard("redaction: people write it down neither", "engine/review.py",
+          "if any(ledger.veil.data(one) is not one for one in said):", "if False:", REDACTED),
+    Guard("redaction: a worker does not start without a key", "worker.py", "        expect_key(app.declared_effects)\n", "", REDACTED),
+    Guard("redaction: nothing is accepted to run here without a key", "app.py", "        expect_key(self.declared_effects)\n", "", REDACTED),
+    Guard("redaction: a digest holds its place", "machine/redaction.py",
+          '["semel redaction 1", place.tenant, place.effect, place.field, value]', '["semel redaction 1", value]', REDACTED),
+    Guard("redaction: a value that only an earlier process saw", "engine/veil.py",
+          "        if self._sought and said:\n", "        if False:\n", VEIL),
+    Guard("redaction: a short text does not eat into others", "engine/veil.py", "for text in longest_first if len(text) >= ANYWHERE)", "for text in longest_first)", REDACTED),
 )  # fmt: skip

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from semel.machine.redaction import without_values
 from semel.model import Json
 
 SHORT = 8  # the last characters of an id, which tell it from the others
@@ -42,7 +43,7 @@ def clean(text: str) -> str:
 
 def one_line(value: Json, most: int) -> str:
     """A recorded value as JSON on one line of at most `most` characters."""
-    return clipped(json.dumps(value, ensure_ascii=False), most)
+    return clipped(json.dumps(without_values(value), ensure_ascii=False), most)
 
 
 def clipped(text: str, most: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+from semel.engine import redaction
 from semel.engine.data import NotRecordable
 from semel.engine.requests import Call, Raised, Request, Returned
 from semel.errors import Misuse
@@ -42,7 +43,11 @@ def wanted(attempt: Attempt, call: Called) -> Generator[Request, Any, int]:
     if isinstance(reply, Returned):
         what = f"returned {type(reply.value).__name__}, not a bool"
     else:
-        what = f"raised {type(reply.error).__name__}: {reply.error}" if isinstance(reply, Raised) else "did not return in time"
+        what = (
+            f"raised {attempt.veil.text(f'{type(reply.error).__name__}: {reply.error}')}"
+            if isinstance(reply, Raised)
+            else "did not return in time"
+        )
     raise Misuse(
         f"effect {effect.name}: its approve predicate {what}, so nobody can tell whether a person must approve it, and nothing "
         f"was sent; write one that returns True or False for any arguments"
@@ -71,7 +76,7 @@ def values(attempt: Attempt, call: Called, doing: Doing) -> Generator[Request, A
     if known is None or known.asked is None:
         return call.values
     try:
-        return call.effect.parameters.decode(known.args)
+        return redaction.approved(attempt, call.effect, call.values, known.args)
     except NotRecordable as error:
         doing.move("waiting", "abandoned")
         why = f"not sent: the approved call does not fit the code: {error}"

@@ -51,7 +51,7 @@ def submit(
     if not isinstance(begun, Returned):
         code.ended()
         error = begun.error if isinstance(begun, Raised) else TimeoutError()
-        return _clean(attempt, doing, f"not called: {p.describe(error)}", error, retry=isinstance(error, Exception))
+        return _clean(attempt, doing, f"not called: {p.describe(error, attempt.veil)}", error, retry=isinstance(error, Exception))
     lent: Lent = begun.value
     submission.connection = lent.connection(effect.is_async)
     acting = Acting()
@@ -71,7 +71,7 @@ def submit(
         error = reply.error if isinstance(reply, Raised) else Misuse(
             f"effect {effect.name} returned while what it started still ran, so it was rolled back; await that before it returns"
         )  # fmt: skip
-        return _clean(attempt, doing, f"rolled back: {p.describe(error)}", error)
+        return _clean(attempt, doing, f"rolled back: {p.describe(error, attempt.veil)}", error)
     if not isinstance(command, e.Confirm) or command.unrecorded:
         return (yield from _roll_back(attempt, effect, doing, code, lent, reply, command))
     ended = yield Call(partial(_land, attempt, doing, code, lent, command), False, inline=True)
@@ -133,7 +133,7 @@ def _roll_back(
         )
     else:
         error = reply.error
-    return _clean(attempt, doing, f"rolled back: {p.describe(error)}", error, retry=lent.passing(error))
+    return _clean(attempt, doing, f"rolled back: {p.describe(error, attempt.veil)}", error, retry=lent.passing(error))
 
 
 def _land(attempt: Attempt, doing: p.Doing, code: Running, lent: Lent, command: e.Confirm) -> Ended:
@@ -181,7 +181,7 @@ def _not_landed(
     assert isinstance(outcome, Undone)
     error = outcome.error
     retry = lent.passing(error) or isinstance(error, NotDone)
-    return _clean(attempt, doing, f"rolled back: {p.describe(error)}", error, retry=retry)
+    return _clean(attempt, doing, f"rolled back: {p.describe(error, attempt.veil)}", error, retry=retry)
 
 
 def _rule_out(attempt: Attempt, effect: Effect, doing: p.Doing) -> Generator[Request, Any, Outcome]:

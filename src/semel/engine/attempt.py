@@ -15,6 +15,7 @@ from semel.engine.ledger import Ledger
 from semel.engine.perform import Doing, describe, flight
 from semel.engine.requests import Await, Call, Raised, Request, Returned
 from semel.engine.session import Session, read_effect
+from semel.engine.veil import Veil
 from semel.errors import Misuse, Refused, StoreUnavailable, Suspended
 from semel.machine import effects as e
 from semel.machine import keys as k
@@ -127,6 +128,11 @@ class Attempt:
         """What this process knows for the ladder."""
         raw = self.clock.raw_ms()
         return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known))
+
+    @property
+    def veil(self) -> Veil:
+        """The redacted values that it has seen, which nothing that it records may show."""
+        return self.ledger.veil
 
     @property
     def sender(self) -> tuple[str, int]:
@@ -305,11 +311,12 @@ class Attempt:
                 return
         error_of = reply.error
         if isinstance(error_of, Suspended) or self._first_unknown() is not None:
-            yield from self.ledger.commit(tasks.Park(self.token, describe(error_of), now, self.ran_ms()))
+            yield from self.ledger.commit(tasks.Park(self.token, describe(error_of, self.veil), now, self.ran_ms()))
             return
         if isinstance(error_of, Refused) and error_of.code == Code.LIMIT_REACHED:  # of effects, which are counted for ever
             fatal = True
-        yield from self.ledger.commit(tasks.Fail(self.token, describe(error_of), now, random.random(), fatal, self.ran_ms()))
+        why = describe(error_of, self.veil)
+        yield from self.ledger.commit(tasks.Fail(self.token, why, now, random.random(), fatal, self.ran_ms()))
 
     def _take_exit(self, exit: Exit, now: int) -> Generator[Request, Any, None]:
         ran = self.ran_ms()
@@ -363,7 +370,7 @@ def run(attempt: Attempt, work: Work) -> Generator[Request, Any, None]:
         assert isinstance(answer, Returned | Raised)
         reply = answer
     try:
-        yield from attempt.end(reply, work.result.encode)
+        yield from attempt.end(reply, attempt.veil.encoder(work.result))
     except StoreUnavailable:
         if attempt.session.alive():
             raise

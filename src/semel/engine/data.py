@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import json
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from pydantic import ConfigDict, PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from semel.errors import Misuse
+from semel.machine import redaction
 from semel.model import Json, Submission
 
 SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
@@ -64,6 +65,8 @@ class Value:
             raise NotRecordable(first_line(error)) from error
         except (PydanticSerializationError, ValueError, TypeError) as error:
             raise NotRecordable(str(error)) from error
+        except Exception as error:  # of a validator or serializer of the user's own
+            raise NotRecordable(f"{type(error).__name__}: {error}") from error
 
     def decode(self, data: Json) -> Any:
         """The value that JSON data stands for. Raises pydantic's ValidationError."""
@@ -147,6 +150,7 @@ class Parameters:
                 if self.values[name].plain is None:
                     check_size(data[name], "it")
                     self.values[name].decode(data[name])  # what is recorded must be readable again, in another process
+                    self._no_marker(name, data[name])
             except NotRecordable as error:
                 raise Misuse(f"{self.what}: {name} cannot be recorded: {error}; pass plain data") from None
             except ValidationError as error:
@@ -158,10 +162,20 @@ class Parameters:
             raise Misuse(f"{self.what}: {error}") from None
         return data
 
-    def decode(self, data: Mapping[str, Json]) -> dict[str, Any]:
-        """Values by name, from the record. Raises `NotRecordable` when the code has changed so that it cannot read it."""
+    def _no_marker(self, name: str, data: Json) -> None:
+        if redaction.looks_marked(data):
+            raise NotRecordable(
+                f"it holds {redaction.MARK!r}, by which semel knows what it redacted itself: give that another name"
+            )
+
+    def decode(self, data: Mapping[str, Json], only: Collection[str] | None = None) -> dict[str, Any]:
+        """Values by name (`only` these), from the record. Raises `NotRecordable` when the code has changed so that it cannot."""
         values = {}
         for name, value in self.values.items():
+            if only is not None and name not in only:
+                continue
+            if redaction.mark_of(data.get(name)) is not None:
+                raise NotRecordable(f"{self.what}: the recorded {name} is redacted, and only the call itself knew it")
             if name in data:
                 try:
                     values[name] = value.decode(data[name])

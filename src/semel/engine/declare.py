@@ -64,6 +64,7 @@ class Effect:
     per_task: int | None
     formerly: tuple[str, ...]
     approve: bool | Approves = False
+    redact: tuple[str, ...] = ()
 
     @property
     def first_name(self) -> str:
@@ -151,6 +152,7 @@ def effect(
     name: str | None,
     formerly: tuple[str, ...],
     approve: bool | Callable[..., bool] = False,
+    redact: tuple[str, ...] = (),
 ) -> Effect:
     """The declaration of an effect. Raises `Misuse`."""
     what = f"effect {name or getattr(fn, '__name__', fn)}"
@@ -165,11 +167,37 @@ def effect(
     if milliseconds(timeout) <= 0:
         raise Misuse(f"{what}: timeout is {timeout}; every effect has a timeout above zero")
     rungs, lookups = ladder(recovery, what, parameters)
+    hidden = names_of(redact, "redact", what, parameters)
+    check_redacted(hidden, intent, rungs, lookups, what)
     return Effect(
         name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what), names_of(intent, "intent", what, parameters),
         names_of(material, "material", what, parameters), rungs, lookups, scope, exceptions(not_done, what), tries,
-        milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters),
+        milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters), hidden,
     )  # fmt: skip
+
+
+def check_redacted(
+    redact: tuple[str, ...], intent: tuple[str, ...], rungs: tuple[Rung, ...], lookups: dict[int, Looked], what: str
+) -> None:
+    """Raise `Misuse` where a redacted parameter would be needed from the record, on which it never stands."""
+    for name in redact:
+        if name in intent:
+            raise Misuse(
+                f"{what}: {name} is redacted and in its intent, of which its key is made without a secret: it could be found "
+                f"by trying; leave it out of intent, and name a reference to it there"
+            )
+        for looked in lookups.values():
+            if name in looked.names:
+                raise Misuse(
+                    f"{what}: lookup {looked.fn.__name__} asks for {name!r}, which is redacted, and it may run where nobody "
+                    f"knows it; look up by submission.key, or by a parameter that is not redacted"
+                )
+    for rung in rungs if redact else ():
+        if rung.kind in ("resend", "repeat"):
+            raise Misuse(
+                f"{what}: {rung.kind.capitalize()} sends the recorded call again, and of that {', '.join(redact)} is redacted; "
+                f"use Lookup or Ask, or pass a reference to it, and fetch the value inside the effect: then nothing is to redact"
+            )
 
 
 def approves(approve: object, what: str, parameters: Parameters) -> bool | Approves:

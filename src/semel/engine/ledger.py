@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from semel.engine.clock import Clock
 from semel.engine.requests import Await, Call, Raised, Request, Returned
 from semel.engine.standing import Standing
+from semel.engine.veil import Veil
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -182,6 +183,7 @@ class Ledger:
         self.keys: dict[str, KeyStream] = {}
         self.lock = threading.RLock()
         self.generation = 0
+        self.veil = Veil()  # what no command of this ledger may put on record
         self.unsure = ""  # an outcome that could not be recorded: nothing more is intended here (promise 4)
         for key in state.joined:
             self.key_stream(key)
@@ -226,6 +228,7 @@ class Ledger:
         self, command: tasks.Command, *, guard: Guard | None = None, scope: str = "task", waited_for: bool = True
     ) -> Proposal | Refusal:
         """Decide on what is known here, and queue the change. Does not wait."""
+        command = self.veil.over(command)
         with self.lock:
             if self.unsure and isinstance(command, e.Intend):
                 return Refusal(Code.UNKNOWN_OUTSTANDING, f"an outcome could not be recorded: {self.unsure}")

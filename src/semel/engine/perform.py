@@ -11,11 +11,12 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import approval, atomic, recover
+from semel.engine import approval, atomic, recover, redaction
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
 from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedOut
+from semel.engine.veil import Veil
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -53,6 +54,7 @@ class Doing:
     began: float
     seconds: float
     sender: tuple[str, int]
+    veil: Veil = field(default_factory=Veil)
     _state: str = "waiting"
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -69,6 +71,11 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
     """The call as data, and its key. Raises `Misuse` that names the field; nothing has happened then."""
     if effect.atomic:
         attempt.runtime.lender(effect)
+    with redaction.careful(attempt, effect, args, kwargs):
+        return _called(attempt, effect, args, kwargs, occurrence)
+
+
+def _called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict[str, Any], occurrence: str) -> Called:
     values = effect.parameters.bind(args, kwargs)
     data = effect.parameters.encode(values)
     for name in effect.intent:
@@ -84,6 +91,7 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
         occurrence,
         0,
     )
+    data = redaction.recorded(attempt, effect, key, values, data, occurrence)
     material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
     return Called(effect, values, data, key, keys.digest(data), material, occurrence)
 
@@ -164,7 +172,7 @@ def open_submission(
 ) -> Generator[Request, Any, e.Decision | Refusal]:
     """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
     seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
-    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender)
+    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender, attempt.veil)
     attempt.doing[key] = doing
     settled = False
     try:
@@ -285,22 +293,23 @@ def _outcome(
     if isinstance(error, NotDone):
         return e.Disprove(key, n, token, error.reason, not error.retry, error.detail or None, sender), Clean(error, error.retry)
     if effect.not_done and isinstance(error, effect.not_done):
-        return e.Disprove(key, n, token, describe(error), sender=sender), Clean(error, True)
-    return e.Lose(key, n, token, describe(error), True, sender), Unknown()
+        return e.Disprove(key, n, token, describe(error, doing.veil), sender=sender), Clean(error, True)
+    return e.Lose(key, n, token, describe(error, doing.veil), True, sender), Unknown()
 
 
 def _confirm(effect: Effect, doing: Doing, value: Any, how: str) -> tuple[e.Confirm, Done]:
     """R10: what happened is confirmed even if its result cannot be recorded."""
     try:
-        data = effect.result.encode(value)
+        data = doing.veil.result(effect.result, effect.result.encode(value))
         return e.Confirm(doing.key, doing.n, doing.token, data, how=how, sender=doing.sender), Done(effect.result.decode(data))
     except NotRecordable as error:
-        return e.Confirm(doing.key, doing.n, doing.token, unrecorded=str(error), how=how, sender=doing.sender), Done(value)
+        why = doing.veil.text(str(error))
+        return e.Confirm(doing.key, doing.n, doing.token, unrecorded=why, how=how, sender=doing.sender), Done(value)
 
 
-def describe(error: BaseException) -> str:
-    """An error as a record: its type and the first of its words; tracebacks and values stay out."""
-    return f"{type(error).__name__}: {error}"[:300]
+def describe(error: BaseException, veil: Veil) -> str:
+    """An error as a record: its type and the first of its words; tracebacks and redacted values stay out."""
+    return veil.text(f"{type(error).__name__}: {error}")[:300]  # in this order: half a value must not stay either
 
 
 def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:

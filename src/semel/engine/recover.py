@@ -142,8 +142,9 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
 def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Generator[Request, Any, bool]:
     """Ask the provider. True: it found nothing, and that is not believed yet."""
     looked = effect.lookups[index]
+    attempt.veil.seek(attempt.runtime.ring, attempt.ledger.tenant, known.name, known.args)
     try:
-        values = effect.parameters.decode(known.args)
+        values = effect.parameters.decode(known.args, looked.names)
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
         return False
@@ -172,7 +173,7 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
 def believe(attempt: Attempt, effect: Effect, known: e.Effect, verdict: Confirmed, how: str) -> Generator[Request, Any, None]:
     """A lookup found it: its result is the effect's, if it fits."""
     try:
-        data = effect.result.encode(verdict.result)
+        data = attempt.veil.result(effect.result, effect.result.encode(verdict.result))
     except NotRecordable as error:
         yield from attempt.block(f"{how} found it, with a result that does not fit: {error}", known.key)
         return
@@ -205,5 +206,5 @@ def ask(
             f"write return semel.NotFound() or semel.Confirmed(result) in {name}"
         )
     if isinstance(reply, Raised):
-        return Unavailable(p.describe(reply.error)), None
+        return Unavailable(p.describe(reply.error, attempt.veil)), None
     return Unavailable(f"no answer within {seconds:g} s"), None

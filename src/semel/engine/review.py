@@ -6,8 +6,9 @@ from collections.abc import Generator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from semel.engine import declare
+from semel.engine import declare, redaction
 from semel.engine.data import NotRecordable, Value, check_size
+from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import check_name
 from semel.engine.requests import Request
@@ -15,6 +16,7 @@ from semel.engine.runtime import current, inside
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
 from semel.machine import keys, tasks
+from semel.machine import redaction as r
 from semel.machine.projection import EffectRow
 from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
 
@@ -51,6 +53,7 @@ def resolve(
     if row.stream != row.task:
         ledger.key_stream(row.key)
     result: Json = None
+    keep_out(ledger, row, reason, *([verdict.reason] if isinstance(verdict, Conflict) else []))
     if isinstance(verdict, Confirmed):
         try:
             name, result = "confirmed", encode(verdict.result)
@@ -64,6 +67,7 @@ def resolve(
         name, reason = "conflict", verdict.reason if not reason else f"{verdict.reason}; {reason}"
     else:
         raise Misuse("a person's verdict is Confirmed(result), NotFound() or Conflict(reason)")
+    keep_out(ledger, row, result)
     version = row.version if seen is None else seen
     command = e.Answer(row.key, name, by.strip(), version, result, reason, stopped)
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
@@ -80,6 +84,15 @@ def no_agent(what: str) -> None:
         )
 
 
+def keep_out(ledger: Ledger, row: EffectRow, *said: Any) -> None:
+    """Raise `Misuse` where a person would put on record what was redacted of the call, as far as this process has its key."""
+    known = ledger.shared_effect(row.key) if row.stream != row.task else ledger.effect(row.key)
+    if known is not None:
+        ledger.veil.seek(Ring.from_environment(), row.tenant, known.name, known.args)
+    if any(ledger.veil.data(one) is not one for one in said):
+        raise Misuse(f"what was written holds a value that was redacted of {row.name}, and it would be on record; leave it out")
+
+
 def edited(row: EffectRow, args: Any, declared: declare.Effect | None, recorded: Json) -> tuple[Json, str]:
     """An edit as data, and its digest; arguments that it does not name are as recorded. Raises `Misuse`."""
     if not isinstance(args, Mapping) or not args:
@@ -87,9 +100,17 @@ def edited(row: EffectRow, args: Any, declared: declare.Effect | None, recorded:
     data = {**recorded, **args}
     if unknown := sorted(set(args) - set(recorded)):
         raise Misuse(f"an edit of {row.name} names {unknown[0]!r}, which is none of its arguments: {', '.join(recorded)}")
+    for name in args:
+        if r.looks_marked(recorded[name]) or r.looks_marked(args[name]):
+            raise Misuse(
+                f"an edit of {row.name} names {name!r}, which is redacted: only the agent's own call knows it; edit another "
+                f"argument, or deny the call"
+            )
     if declared is not None:
+        hidden = {name: value for name, value in data.items() if r.mark_of(value) is not None}
         try:
-            data = declared.parameters.encode(declared.parameters.decode(data))
+            clear = [name for name in declared.parameters.values if name not in hidden]
+            data = {**declared.parameters.encode(declared.parameters.decode(data, clear)), **hidden}
         except NotRecordable as error:
             raise Misuse(
                 f"the edit does not fit effect {row.name}: {error}; write it as the agent would have called it"
@@ -107,6 +128,7 @@ def approve(
     if expires is not None and expires <= timedelta(0):
         raise Misuse(f"expires={expires} is over already; write how long the approval holds: expires=timedelta(hours=1)")
     data, digest = (None, "") if args is None or known is None else edited(row, args, declared, known.args)
+    keep_out(ledger, row, reason, args)
     now = desk.clock.latest_ms()
     until = 0 if expires is None else now + declare.milliseconds(expires)
     command = e.Approve(row.key, by.strip(), row.version if seen is None else seen, now, reason, data, digest, until)
@@ -116,6 +138,7 @@ def approve(
 def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
     """A person says no, and the agent may read it."""
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    keep_out(ledger, row, reason)
     command = e.Deny(row.key, by.strip(), row.version if seen is None else seen, reason)
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
 
@@ -133,6 +156,8 @@ def signal(desk: Desk, tenant: str, task: str, event: str, payload: Any) -> Gene
         check_size(data, "the payload")
     except NotRecordable as error:
         raise Misuse(f"the payload of {event!r} cannot be recorded: {error}; pass plain data") from None
+    if (attempt := current.get()) is not None:
+        redaction.refuse_clear(attempt, f"the payload of {event!r}", data)
     ledger = yield from desk.off_loop(lambda: open_ledger(desk, tenant, task, "caller"))
     unwrap((yield from ledger.commit(tasks.Signal(event, data, desk.clock.wall_ms()))))
 

@@ -16,6 +16,7 @@ from semel.engine.acting import acting as acting_now
 from semel.engine.arrival import Arrival, asked
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, is_async
+from semel.engine.keyring import Ring, redacting
 from semel.engine.ledger import Desk
 from semel.engine.observed import commit_of
 from semel.engine.perform import Doing
@@ -104,6 +105,7 @@ class Runtime:
         self.app: Awaits | None = None
         self.approvers: Mapping[str, int] = {}
         self.watching: Watch | None = None
+        self._ring: Ring | None = None
         self._session: Session | None = None
         self._arrival: Arrival | None = None
         self._opening = threading.Lock()
@@ -258,6 +260,18 @@ class Runtime:
             if in_loop():
                 follow_tasks(asyncio.get_running_loop())
             yield
+
+    @property
+    def ring(self) -> Ring:
+        """The keys of redaction, as this process's environment had them when they were first asked for. Raises `Misuse`."""
+        if self._ring is None:
+            self._ring = Ring.from_environment()
+        return self._ring
+
+    @property
+    def redacts(self) -> bool:
+        """Whether any effect of this app redacts anything."""
+        return bool(redacting(self.effects))
 
     def lender(self, effect: Effect) -> Lends | None:
         """Who lends an `Atomic` effect its connection; None: it is played, and needs none. Raises `Misuse`."""

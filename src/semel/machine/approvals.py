@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.machine import journal as j
-from semel.machine import keys
+from semel.machine import keys, redaction
 from semel.machine.commands import Approve, Deny, Intend
 from semel.model import Code, EffectState, Json, Refusal
 
@@ -93,7 +93,9 @@ def _beyond_edit(effect: Effect, asked: j.Asked, args: Json) -> str:
     """What of an edit is none: another intent is another effect. "" if it may be made."""
     if not isinstance(args, dict) or not isinstance(effect.args, dict) or args.keys() != effect.args.keys():
         return "it must name the same arguments"
-    changed = [name for name in asked.intent if keys.digest(args[name]) != keys.digest(effect.args[name])]
+    marked = [name for name in args if any(map(redaction.looks_marked, (args[name], effect.args[name])))]
+    kept = dict.fromkeys([*asked.intent, *marked])  # what is redacted is the agent's to say
+    changed = [name for name in kept if keys.digest(args[name]) != keys.digest(effect.args[name])]
     return ", ".join(changed)
 
 
