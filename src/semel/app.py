@@ -128,9 +128,10 @@ class App:
         nothing happened. tries: how often it is submitted after such proof. timeout: of one submission. per_task: how
         many different ones of this name a task may have. scope: whether the key is the task's or the whole tenant's.
         approve: whether a person must approve each call before it is sent; or a function of (any of) its arguments that
-        says so of one call. How many people: `app.approvers`.
+        says so of one call. How many people: `app.approvers`. identity: a function of (any of) its arguments that looks,
+        just before it is sent, as whom that would be; it must be exactly what `semel.bind` has bound.
         """
-        for field, asked in (("identity", identity is not None), ("redact", bool(redact))):
+        for field, asked in (("redact", bool(redact)),):
             if asked:
                 raise Misuse(
                     f"{field}= is not in this version of semel, and it will not be ignored; leave it out, and "
@@ -141,7 +142,7 @@ class App:
             declared = declare.effect(
                 fn, intent=intent, material=material, recovery=recovery if recovery is not None else Ask(), scope=scope,
                 not_done=not_done, tries=tries, timeout=timeout, per_task=per_task, name=name, formerly=formerly,
-                approve=approve,
+                approve=approve, identity=identity,
             )  # fmt: skip
             self.declared_effects.add(declared)
             return effect_function(declared)

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import approval, atomic, recover
+from semel.engine import approval, atomic, identity, recover
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -20,7 +20,7 @@ from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import keys, tasks
-from semel.model import READABLE, Json, Refusal, Submission
+from semel.model import READABLE, Code, Json, Refusal, Submission
 from semel.store.writer import Signal
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
 def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request, Any, e.Decision]:
     """Until the intent is durable, or the record is the answer."""
     effect = call.effect
+    observed = identity.unseen(effect)
     while True:
         said = attempt.said.get(call.key)
         decided = yield from open_submission(attempt, effect, call.key, e.Intend(
@@ -134,8 +135,12 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
             doubt=attempt.doubt(effect.scope), approvers=approvers, intent=effect.intent if approvers else (),
-            at=attempt.clock.latest_ms(),
+            at=attempt.clock.latest_ms(), observed=observed,
         ))  # fmt: skip
+        if isinstance(decided, Refusal) and decided.code is Code.IDENTITY_MISMATCH:
+            observed = yield from identity.look(attempt, call, decided, observed)
+            continue
+        observed = identity.unseen(effect)  # what was seen is of this moment
         yield from approval.wait(attempt, call, decided)
         if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):
             yield from recover.climb(attempt, effect, call.key)
