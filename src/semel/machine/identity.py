@@ -66,7 +66,7 @@ def _seen(seen: Mapping[str, str], name: str) -> str:
 def refused(c: Intend | Settle, effect: Effect | None, bound: Names) -> Refusal | None:
     """What keeps a call from being sent, or a lookup from being believed. What is still to be observed is not judged here."""
     asks = c.again if isinstance(c, Intend) else c.how.startswith("lookup:")
-    if c.observed == PENDING or (c.observed is None and not asks):
+    if (c.observed is None and not asks) or (c.observed == PENDING and isinstance(c, Intend)):
         return None
     name = effect.name if effect is not None else c.name if isinstance(c, Intend) else ""
     why = mismatch(name, bound, c.observed, sent_as(effect))
