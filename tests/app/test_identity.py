@@ -446,7 +446,7 @@ def test_in_direct_mode_too(shop: Shop, h: Harness) -> None:
             shop.buy("o1")
 
     shop.page = {**ALICE, "account": "bob"}
-    with pytest.raises(semel.Unsettled, match="identity_mismatch: .*'bob' is observed"):
+    with pytest.raises(semel.Unsettled, match=r"identity_mismatch: .*'bob' is observed"):
         work()
     assert not shop.bought
     shop.page = ALICE
