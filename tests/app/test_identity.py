@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import semel
+from semel.engine.runtime import Runtime
 from semel.testing import Harness
 
 ALICE = {"profile": "p1", "account": "alice", "target": "shop.example"}
@@ -465,6 +466,23 @@ def test_each_try_is_observed_anew() -> None:
         shop.page = iter_pages(ALICE, {**ALICE, "account": "bob"})
         task = start(shop, h)
         assert "'bob' is observed" in shop.blocked(task) and shop.bought == ["o1"]
+
+
+def test_what_was_observed_long_before_the_intent_was_durable_is_observed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    stalls = [6.0, 0.0]
+    entering = Runtime.entering
+
+    def stalled(self: Runtime, *call: Any) -> Any:
+        h.clock.move(stalls.pop(0))
+        return entering(self, *call)
+
+    monkeypatch.setattr(Runtime, "entering", stalled)
+    shop = Shop(timeout=timedelta(seconds=30))
+    with Harness(shop.app) as h:
+        task = start(shop, h)
+        assert task.result() == "bought o1" and shop.bought == ["o1"] and shop.observed == 2 and not stalls
+        told = [event.body["reason"] for event in shop.app.journal(task) if event.kind == "disproved"]
+    assert told == ["not sent: as whom was observed too long before its intent was durable"]
 
 
 def test_a_fake_is_sent_as_what_is_bound_and_still_needs_a_binding() -> None:

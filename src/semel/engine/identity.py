@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from semel.engine.declare import Effect
     from semel.engine.perform import Called
 
+FRESH_SECONDS = 5.0  # between the look and the call lies a commit; after a longer one nobody knows who is logged in by now
+
 
 def checked(identity: object, what: str) -> Names:
     """Names and values of an identity, as the record has them. Raises `Misuse`."""

@@ -222,9 +222,12 @@ def submit(
         code.ended()
         yield from not_sent(attempt, doing)
     deadline = doing.began + doing.seconds  # from before the intent's commit: a resend must stay inside the retention (R13)
-    if deadline <= attempt.clock.boot():
+    stale = effect.identity is not None and attempt.clock.boot() > doing.began + identity.FRESH_SECONDS
+    if stale or deadline <= attempt.clock.boot():
         code.ended()
-        late_intent = "not sent: its time was over before its intent was durable"
+        late_intent = (
+            f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
+        )
         attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent, sender=doing.sender))
         return Clean(NotDone(late_intent), True)
     submission = Submission(
