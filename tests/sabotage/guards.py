@@ -31,6 +31,7 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
     ("tests/app/test_approvals.py",),
     ("tests/engine/test_approval_races.py",),
 )
+AS_WHOM = ("tests/app/test_identity.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 ARRIVAL = ("tests/restore/test_restore_arrival.py",)
 WITNESS = ("tests/store/test_witness.py",)
@@ -393,4 +394,20 @@ GUARDS = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
+    # --- identity ---
+    Guard("identity: looked at before it is sent", "machine/effects.py", "if unseen := identity.pending(c):", "if unseen := None:", AS_WHOM),
+    Guard("identity: looked at before it is sent again", "engine/recover.py",
+          "observed = yield from identity.before_asking(attempt, effect, known, values)\n    cap_ms", "observed = Observed(attempt.ledger.state.effects[known.key].sent[0].observed)\n    cap_ms", AS_WHOM),
+    Guard("identity: looked at before a lookup", "engine/recover.py",
+          "observed = yield from identity.before_asking(attempt, effect, known, values)\n    waited", "observed = Observed(known.sent[0].observed)\n    waited", AS_WHOM),
+    Guard("identity: the machine sends nothing as somebody else", "machine/effects.py",
+          "    if other := identity.refused(c, effect, standing.bound):\n        return other\n    if standing.suspended:", "    if standing.suspended:", CELLS),
+    Guard("identity: the machine believes no lookup as somebody else", "machine/effects.py",
+          "    if other := identity.refused(c, effect, standing.bound):\n        return other\n    if effect.state is", "    if effect.state is", CELLS),
+    Guard("identity: what was sent is settled only as its sender", "machine/identity.py",
+          "for s in effect.open for pair in s.observed", "for s in () for pair in s.observed", AS_WHOM),
+    Guard("identity: another value for a bound name is refused", "machine/identity.py", "if why := differs(bound, wanted):", "if why := \"\":", AS_WHOM),
+    Guard("identity: who swallows a mismatch starts nothing more", "machine/tasks.py", "suspended=t.suspended or c.why, differed=c", "differed=c", AS_WHOM),
+    Guard("identity: what was seen long ago is looked at again", "engine/perform.py", "if stale or deadline <=", "if deadline <=", AS_WHOM),
+    Guard("identity: an agent binds nothing anew", "verbs.py", "if identity is not None:\n", "if False:\n", AS_WHOM),
 )  # fmt: skip
