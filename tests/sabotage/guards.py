@@ -76,7 +76,7 @@ GUARDS = (
           "since it was looked for\")\n    if False:", EFFECTS),
     Guard("R3 precedence: a stale token is told first", "machine/effects.py",
           "    if not standing.current:\n        return _no(Code.STALE_TOKEN, f\"attempt {c.attempt} no longer owns the task\")\n"
-          "    if standing.suspended:", "    if standing.suspended:", EFFECTS),
+          "    if other", "    if other", EFFECTS),
     Guard("R4 not_found waits for every sender to be quiet", "machine/effects.py",
           "if not effect.quiet and not (answered is not None and answered.stopped):", "if False:", EFFECTS),
     Guard("R4 not_found waits for settle", "machine/effects.py", "if c.waited_ms < c.settle_ms:", "if False:", EFFECTS),
