@@ -130,7 +130,6 @@ def test_two_handlers_of_one_name(app: semel.App) -> None:
 
 
 def test_what_is_not_in_this_version_is_refused_and_not_ignored(app: semel.App) -> None:
-    refused("identity= is not in this version", lambda: app.effect(intent=(), identity=lambda: {}))
     refused("redact= is not in this version", lambda: app.effect(intent=(), redact=("card",)))
     refused("usd", lambda: app.task(limits=semel.Limits(usd="2")))
 

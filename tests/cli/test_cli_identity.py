@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import re
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from cli_office import Office
 
 import semel
+
+
+def find_order(submission: semel.Submission) -> semel.Verdict:
+    return semel.NotFound()
 
 
 class Till:
@@ -19,12 +24,14 @@ class Till:
         self.office, self.sent = office, list[str]()
         self.page = {"account": "alice", "target": "shop.example"}
         self.lose = False
+        self.recovery: semel.Recovery = semel.Ask()
+        self.look = lambda: self.page
 
     def order(self) -> None:
         """Enter the work once."""
         app = semel.App(self.office.url)
 
-        @app.effect(intent=("item",), identity=lambda: self.page)
+        @app.effect(intent=("item",), identity=lambda: self.look(), recovery=self.recovery)
         def buy(submission: semel.Submission, item: str) -> str:
             self.sent.append(item)
             if self.lose:
@@ -76,6 +83,7 @@ def test_a_replay_goes_on_and_one_that_binds_anew_is_on_record(till: Till) -> No
     assert "'traget' is not bound to the task" in words(wrong)
     till.office.look("replay", "o1", "--by", "ann", "--identity", "target=shop2.example")
     till.order()  # its code still binds the old target
+    assert "binds account='alice', target='shop.example'" in words(till.office.look("show", "o1").stdout)
     assert "target is bound to 'shop2.example', and this attempt binds 'shop.example'" in words(
         till.office.look("show", "o1").stdout
     )
@@ -103,3 +111,19 @@ def test_what_could_not_be_observed_is_said_too(till: Till) -> None:
     till.order()
     shown = words(till.office.look("show", "o1").stdout)
     assert "observed (it could not be)" in shown and "its function returned NoneType" in shown
+
+
+def test_an_unknown_effect_that_is_held_asks_for_the_right_login(till: Till) -> None:
+    till.lose, till.recovery = True, semel.Lookup(find_order, settle=timedelta(0))
+    pages = [till.page, {"account": "bob", "target": "shop.example"}]
+    till.look = lambda: pages.pop(0) if len(pages) > 1 else pages[0]
+    till.order()
+    for shown in (
+        till.office.look("unknown").stdout,
+        till.office.look("show", "o1").stdout,
+        till.office.look("why", "o1").stdout,
+    ):
+        assert "the right login, then semel replay" in words(shown), shown
+    (unknown,) = till.office.json("unknown")["unknown"]
+    assert unknown["needs"]["who"] == "person" and "'bob' is observed" in unknown["needs"]["text"]
+    assert till.sent == ["book"]

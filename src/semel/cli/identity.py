@@ -26,8 +26,11 @@ def facts(state: tasks.Task) -> Iterator[tuple[str, str]]:
     if state.bound:
         yield "bound", machine.words(machine.names(state.bound))
     if state.differed is not None:
-        seen = state.differed.observed
-        yield "observed", machine.words(machine.names(seen)) or "nothing" if seen is not None else "(it could not be)"
+        seen, looked = state.differed.observed, state.differed.name
+        yield (
+            "observed" if looked else "binds",
+            machine.words(machine.names(seen)) or "nothing" if seen is not None else "(it could not be)",
+        )
         yield "differs", state.differed.why
 
 

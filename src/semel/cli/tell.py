@@ -261,7 +261,7 @@ def _bound(t: Teller, row: Row, x: j.Bound) -> tuple[str, tuple[Detail, ...]]:
 
 def _mismatched(t: Teller, row: Row, x: j.Mismatched) -> tuple[str, tuple[Detail, ...]]:
     said = _ended(f"{t.tried(row.stream)} would act as somebody else, and may start nothing more: {x.why}")
-    return said, (("observed", x.observed),)
+    return said, (("observed" if x.name else "binds", x.observed),)
 
 
 def _epoch_began(t: Teller, row: Row, x: j.EpochBegan) -> tuple[str, tuple[Detail, ...]]:
