@@ -22,7 +22,9 @@ QUIET = (
 
 async def opened(playwright: Playwright, chromium: str, profile: Path) -> BrowserContext:
     """A browser on a profile of the disk."""
-    return await playwright.chromium.launch_persistent_context(str(profile), executable_path=chromium, args=list(QUIET))
+    return await playwright.chromium.launch_persistent_context(
+        str(profile), executable_path=chromium, args=list(QUIET), timeout=60_000
+    )
 
 
 async def sends_once(page: Page) -> asyncio.Future[None]:
@@ -54,7 +56,7 @@ class Agent:
 
         async def logged_in() -> dict[str, str]:
             page = await self.page("/account")
-            account = await page.inner_text("#who", timeout=5000)
+            account = await page.inner_text("#who", timeout=20_000)
             return {"profile": self.profile, "account": account, "target": urlsplit(page.url).netloc}
 
         async def in_orders(submission: semel.Submission) -> semel.Verdict:
@@ -66,7 +68,7 @@ class Agent:
             intent=("item",),
             identity=logged_in,
             recovery=semel.Lookup(in_orders, settle=timedelta(0)),
-            timeout=timedelta(seconds=20),
+            timeout=timedelta(seconds=60),
         )
         async def order(submission: semel.Submission, item: str) -> str:
             page = await self.page("/")
@@ -77,7 +79,7 @@ class Agent:
                 await ended
             finally:
                 await page.unroute_all(behavior="wait")
-            await page.wait_for_selector("#ok", timeout=5000)
+            await page.wait_for_selector("#ok", timeout=20_000)
             return submission.key
 
         self.order = order
