@@ -2,7 +2,7 @@
 
 from semel.app import App
 from semel.app import current_work as current
-from semel.decorated import Effect, Executes, Task, sleep, spend, wait_for
+from semel.decorated import Effect, Executes, Task, bind, sleep, spend, wait_for
 from semel.direct import Work
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused, SemelError, StoreUnavailable, Suspended, Unsettled
 from semel.model import (
@@ -66,6 +66,7 @@ __all__ = [
     "Unsettled",
     "Verdict",
     "Work",
+    "bind",
     "current",
     "sleep",
     "spend",

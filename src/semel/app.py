@@ -131,20 +131,16 @@ class App:
         nothing happened. tries: how often it is submitted after such proof. timeout: of one submission. per_task: how
         many different ones of this name a task may have. scope: whether the key is the task's or the whole tenant's.
         approve: whether a person must approve each call before it is sent; or a function of (any of) its arguments that
-        says so of one call. How many people: `app.approvers`. redact: the parameters whose values are stored nowhere, only a
-        digest with the key in $SEMEL_REDACTION_KEY.
+        says so of one call. How many people: `app.approvers`. identity: a function of (any of) its arguments that looks,
+        just before it is sent, as whom that would be; it must be exactly what `semel.bind` has bound. redact: the parameters
+        whose values are stored nowhere, only a digest with the key in $SEMEL_REDACTION_KEY.
         """
-        if identity is not None:
-            raise Misuse(
-                "identity= is not in this version of semel, and it will not be ignored; leave it out, and "
-                "guard that effect with code of your own until then"
-            )
 
         def declares(fn: Callable[..., Any]) -> Any:
             declared = declare.effect(
                 fn, intent=intent, material=material, recovery=recovery if recovery is not None else Ask(), scope=scope,
                 not_done=not_done, tries=tries, timeout=timeout, per_task=per_task, name=name, formerly=formerly,
-                approve=approve, redact=redact,
+                approve=approve, identity=identity, redact=redact,
             )  # fmt: skip
             self.declared_effects.add(declared)
             return effect_function(declared)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
 
 from semel.engine import declare, drive, redaction
+from semel.engine import identity as identities
 from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
@@ -168,6 +169,17 @@ def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
         raise attempt.wait(key, event, until)
     attempt.ledger.post(tasks.GiveUp(attempt.token, key, event, until))
     raise TimeoutError(f"{event} was not signalled in time")
+
+
+def bind(**identity: str) -> None:
+    """Say as whom, and where, this work acts: `semel.bind(profile="p1", account="alice", target="shop.example")`.
+
+    On record with the task, for this attempt and all later ones. The same again is nothing, and further names are added;
+    another value for a bound name blocks the task, and nothing more is submitted (`identity_mismatch`). Effects that are
+    declared with identity= are sent only under exactly this. At most 200 printable characters each; they are shown, so bind no
+    secret. In plain and in async handlers alike. Raises `Misuse` outside any work and inside an effect.
+    """
+    identities.bind(attempt_here("semel.bind"), identity)
 
 
 def spend(*, usd: Decimal | str = "0", tokens: int = 0) -> None:

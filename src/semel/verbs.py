@@ -291,21 +291,42 @@ class Review(_Part):
         """The awaitable twin of `cancel`."""
         await asyncio.to_thread(self.cancel, of, by=by, reason=reason, tenant=tenant)
 
-    def replay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+    def replay(
+        self,
+        of: Ref[Any] | str,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        identity: Mapping[str, str] | None = None,
+        tenant: str | None = None,
+    ) -> None:
         """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
 
         from_step: forget the recorded steps from the first of that name on; default: all of them. Its limits of money, tokens
-        and time count afresh.
+        and time count afresh. A task that is blocked goes on where it stands. identity: new values for names that are bound
+        (`semel.bind`), on record as this person's word.
         """
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
         review.no_agent("app.review.replay")
-        drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
+        drive.run(
+            review.replay(
+                self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step, identity=identity
+            )
+        )
 
     async def areplay(
-        self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None
+        self,
+        of: Ref[Any] | str,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        identity: Mapping[str, str] | None = None,
+        tenant: str | None = None,
     ) -> None:
         """The awaitable twin of `replay`."""
-        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
+        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, identity=identity, tenant=tenant)
 
     def pause(
         self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""

@@ -43,6 +43,10 @@ SAYS = {
         "cut after the server heard of it: paid o3; intended confirmed finished",
         "payments: [('o2', 4200), ('o3', 4200)]",
     ],
+    "bind_an_identity.py": [
+        "account is bound to 'alice', and 'bob' is observed; orders: 0", "PermissionError: the shop asks for a login; orders: 0",
+        "PermissionError: the shop asks for a login; orders: 1", "ordered: True", "orders placed: 1",
+    ],
     "pydantic_ai_agent.py": [
         "tools: refund(order_id, cents) send_mail(order_id, text)", "attempt 2", "already_done",
         "result: The customer has the money and knows it.", "refunds made: 1, mails sent: 1",

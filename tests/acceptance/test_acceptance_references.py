@@ -125,7 +125,7 @@ def test_every_environment_variable_is_documented() -> None:
 
 def test_fixed_values_are_the_real_ones() -> None:
     from semel import worker
-    from semel.engine import data, queue, recover
+    from semel.engine import data, identity, queue, recover
     from semel.machine import keys, recovery
 
     assert data.SIZE_LIMIT == 1 << 20
@@ -136,6 +136,7 @@ def test_fixed_values_are_the_real_ones() -> None:
     assert recovery.margin_ms(86_400_000) == 60_000
     assert recovery.margin_ms(100_000) == 10_000
     assert recover.HOLD_SECONDS == 5
+    assert identity.FRESH_SECONDS == 5
     assert machine.HOUR_MS == 3_600_000
     assert semel.app.ALONE_TTL.total_seconds() == 15
     assert semel.app.LEAST_TTL.total_seconds() == 1

@@ -129,10 +129,6 @@ def test_two_handlers_of_one_name(app: semel.App) -> None:
     refused("two effects are called 'mail'", lambda: app.effect(intent=("to",), name="mail")(two))
 
 
-def test_what_is_not_in_this_version_is_refused_and_not_ignored(app: semel.App) -> None:
-    refused("identity= is not in this version", lambda: app.effect(intent=(), identity=lambda: {}))
-
-
 def test_durations_and_numbers(app: semel.App) -> None:
     def send(submission: semel.Submission, to: str) -> str:
         return to

@@ -159,11 +159,13 @@ def test_json_has_stable_names(worked: Office) -> None:
     tasks = worked.json("tasks")
     assert set(tasks) == {"tasks", "counts"} and {frozenset(one) for one in tasks["tasks"]} == {frozenset(TASK)}
     shown = worked.json("show", "inv_cut")
-    assert set(shown) == {"task", "delivery", "execution", "effects"}
+    assert set(shown) == {"task", "delivery", "execution", "identity", "effects"}
     assert {frozenset(x) for x in shown["effects"]} == {frozenset(EFFECT)}
     assert set(shown["execution"]["attempts"][0]) == {"attempt", "token", "session", "began", "ended", "end", "text"}
     told = worked.json("why", "inv_cut")
-    assert set(told) == {"task", "verdict", "effects", "story"} and {frozenset(s) for s in told["story"]} == {frozenset(STORY)}
+    assert set(told) == {"task", "identity", "verdict", "effects", "story"} and {frozenset(s) for s in told["story"]} == {
+        frozenset(STORY)
+    }
     told = worked.json("why", worked.effect("inv_cut", "post")["key"])
     assert set(told) == {"effect", "verdict", "story"} and set(told["effect"]) == EFFECT
     unknown = worked.json("unknown")

@@ -8,6 +8,7 @@ from typing import Any
 
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine.commands import PENDING, Observed
 from semel.model import Refusal
 
 KEY = "sml_k"
@@ -321,6 +322,25 @@ def asked_after_disproof() -> Bench:
     return disproved().do(intend(digest=OTHER, args={"to": "b"}, **WANTED))
 
 
+ALICE, BOB = (("account", "alice"),), (("account", "bob"),)
+AS_ALICE, AS_BOB = Observed(ALICE), Observed(BOB)
+BOUND = e.Standing(bound=ALICE)
+
+
+def submitted_observed() -> Bench:
+    """Alice was logged in just before it was sent."""
+    return Bench().do(intend(attempt=1, token=FIRST, session="s1", observed=AS_ALICE), BOUND)
+
+
+def lost_observed() -> Bench:
+    return submitted_observed().do(e.Lose(KEY, 1, FIRST, "ReadTimeout", ended=True))
+
+
+def observed_not_found() -> Bench:
+    settle = e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1, observed=AS_ALICE)
+    return lost_observed().do(settle, BOUND)
+
+
 STATES: dict[str, Callable[[], Bench]] = {
     build.__name__: build
     for build in (
@@ -334,7 +354,7 @@ STATES: dict[str, Callable[[], Bench]] = {
         assumed, assumed_unfenced, assumed_anew, assumed_not_found,
         asked, asked_of_two, asked_by_two_tasks, half_approved, approved, approved_for_a_while, approved_edited, denied,
         denied_approved, approved_submitted, approved_disproved, approved_lost, approved_not_found, approved_declined,
-        approved_confirmed, asked_after_disproof,
+        approved_confirmed, asked_after_disproof, submitted_observed, lost_observed, observed_not_found,
     )
 }  # fmt: skip
 
@@ -387,6 +407,14 @@ COMMANDS: dict[str, Make] = {
     "intend_approval_later": lambda _: intend(**{**WANTED, "at": EXPIRES}),
     "intend_approval_other_task": lambda _: intend(task="t9", **WANTED),
     "intend_approval_in_doubt": lambda _: intend(token=IN_EPOCH, doubt=DOUBT, **WANTED),
+    "intend_unseen": lambda _: intend(observed=PENDING),
+    "intend_unseen_approval": lambda _: intend(observed=PENDING, **WANTED),
+    "intend_unseen_in_doubt": lambda _: intend(observed=PENDING, token=IN_EPOCH, doubt=DOUBT),
+    "intend_unseen_again": lambda _: intend(observed=PENDING, again=True),
+    "intend_observed": lambda _: intend(observed=AS_ALICE),
+    "intend_observed_again": lambda _: intend(observed=AS_ALICE, again=True),
+    "intend_observed_other_again": lambda _: intend(observed=AS_BOB, again=True),
+    "intend_unobservable": lambda _: intend(observed=Observed(None, "PermissionError: logged out")),
     "approve": _approve("bob"),
     "approve_by_the_same": _approve(" Alice"),
     "approve_later": _approve("alice", at=EXPIRES),
@@ -419,6 +447,9 @@ COMMANDS: dict[str, Make] = {
     "settle_not_found_early": _settle("not_found", waited_ms=29_999, settle_ms=30_000),
     "settle_not_found_before": _settle("not_found", waited_ms=30_000, settle_ms=30_000, seen=1),
     "settle_not_found_person": lambda _: e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=5, settle_ms=5),
+    "settle_not_found_observed": _settle("not_found", waited_ms=30_000, settle_ms=30_000, observed=AS_ALICE),
+    "settle_not_found_observed_other": _settle("not_found", waited_ms=30_000, settle_ms=30_000, observed=AS_BOB),
+    "settle_confirmed_unobservable": _settle("confirmed", observed=Observed(None, "PermissionError: logged out")),
     "settle_conflict": _settle("conflict"),
     "settle_unavailable": _settle("unavailable"),
     "credit_first": lambda _: e.Credit(KEY, 1, SECOND),
@@ -448,8 +479,13 @@ INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "cancelled": (e.Standing(cancelled=True), {}),
     "over": (e.Standing(over="spent 2.03 usd of 2"), {}),
     "new": (e.Standing(new=True, used=1, used_here=1), {"per_task": 1}),
+    "bound": (BOUND, {}),
+    "bound_otherwise": (e.Standing(bound=BOB), {}),
+    "bound_unknown": (e.Standing(bound=BOB, unknown="sml_other"), {}),
 }
-OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"current": (e.Standing(), {}), "stale": (GONE, {})}
+OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
+    "current": (e.Standing(), {}), "stale": (GONE, {}), "bound": (BOUND, {}), "bound_otherwise": (e.Standing(bound=BOB), {}),
+}  # fmt: skip
 
 
 def standings(command: str) -> dict[str, tuple[e.Standing, dict[str, Any]]]:

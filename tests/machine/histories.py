@@ -12,6 +12,7 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import projection as p
 from semel.machine import tasks as t
+from semel.machine.commands import Observed
 from semel.machine.limits import UNLIMITED, Budget
 from semel.model import Refusal
 
@@ -122,6 +123,11 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
         "approve": lambda: e.Approve(key, f"p{n % 3}", known.version if known else 0, history.at,
                                      args={"to": "a", "n": 0} if n % 7 == 0 else None, digest="d9" if n % 7 == 0 else "",
                                      expires=history.at + n if n % 2 else 0),
+        "bind": lambda: t.Bind(token, (("account", ("alice", "bob")[n % 7 == 0]), ("profile", "p1"))[: 1 + n % 2]),
+        "mismatch": lambda: t.Mismatch(token, "?", key, "charge", (("account", "bob"),) if n % 2 else None),
+        "anew": lambda: t.Replay("alice", history.at, identity=(("account", "bob"),), by="alice"),
+        "observed": lambda: e.Intend(key, "charge", {"n": n}, f"d{n % 2}", "m", "t1", task.attempt, token, task.session,
+                                     again=n % 5 == 0, observed=Observed(tuple(sorted(task.bound.items())) or None)),
         "deny": lambda: e.Deny(key, "p1", known.version if known else 0),
         "wait": lambda: t.Block(token, "?", key, approval=True),
         "again": lambda: e.Intend(key, "charge", {}, "d0", "m", "t1", task.attempt, token, task.session, again=True),
@@ -144,6 +150,7 @@ NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 2 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
     "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
     "settle", "settle", "credit", "answer", "spend", "exceed",
+    "settle", "settle", "credit", "answer", "bind", "bind", "observed", "observed", "mismatch", "anew",
 ]  # fmt: skip
 MOVES = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 59), st.sampled_from([0, 0, 0, 0, 1])), min_size=12, max_size=45

@@ -10,9 +10,12 @@ from task_cells import K1, NOW, SHARED, TaskBench, after, claim
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks as t
+from semel.machine.commands import PENDING, Observed
 from semel.model import Refusal
 
 MINE, OTHER = "t1", "t9"
+ALICE, BOB = (("account", "alice"),), (("account", "bob"),)
+AS_ALICE, AS_BOB = Observed(ALICE), Observed(BOB)
 
 
 class SharedBench:
@@ -180,12 +183,19 @@ def denied_other() -> SharedBench:
     return bench.do(OTHER, e.Deny(SHARED, "alice", bench.key.version))
 
 
+def unknown_observed_other() -> SharedBench:
+    """Another task has sent it as bob."""
+    bench = none()
+    bench.do(OTHER, t.Bind(bench.tasks[OTHER].token, BOB)).do(OTHER, bench.intend(OTHER, observed=AS_BOB))
+    return bench.do(OTHER, e.Lose(SHARED, *bench.last, "ReadTimeout", ended=True))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
-        asked_other, asked_both, approved_other, denied_other,
+        asked_other, asked_both, approved_other, denied_other, unknown_observed_other,
     )
 }  # fmt: skip
 
@@ -205,6 +215,10 @@ def _unknown(bench: SharedBench) -> None:
     bench.do(MINE, e.Lose(K1, 1, bench.tasks[MINE].token, "no answer", ended=True))
 
 
+def _bound(bench: SharedBench) -> None:
+    bench.do(MINE, t.Bind(bench.tasks[MINE].token, ALICE))
+
+
 def _cancelled(bench: SharedBench) -> None:
     bench.do(MINE, t.Cancel("by alice", NOW))
 
@@ -220,6 +234,7 @@ CALLERS: dict[str, Callable[[SharedBench], None]] = {
     "unknown": _unknown,
     "cancelled": _cancelled,
     "blocked": _blocked,
+    "bound": _bound,
     "stale": lambda _: None,  # the command carries an older token
 }
 
@@ -227,6 +242,9 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "intend": lambda b, token: b.intend(MINE, token=token),
     "intend_approval": lambda b, token: b.intend(MINE, token=token, approvers=1),
     "intend_again": lambda b, token: b.intend(MINE, token=token, again=True),
+    "intend_unseen": lambda b, token: b.intend(MINE, token=token, observed=PENDING),
+    "intend_observed": lambda b, token: b.intend(MINE, token=token, observed=AS_ALICE),
+    "intend_observed_again": lambda b, token: b.intend(MINE, token=token, observed=AS_ALICE, again=True),
     "confirm": lambda b, _: e.Confirm(SHARED, *b.last, "msg-1"),
     "confirm_first": lambda b, _: e.Confirm(SHARED, 1, b.first, "msg-1"),
     "disprove": lambda b, _: e.Disprove(SHARED, *b.last, "connection refused"),
@@ -236,6 +254,9 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "settle_confirmed": lambda b, token: e.Settle(SHARED, token, "confirmed", "lookup:find"),
     "settle_not_found": lambda b, token: e.Settle(SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9),
     "settle_not_found_before": lambda b, token: e.Settle(SHARED, token, "not_found", "lookup:find", waited_ms=9, seen=1),
+    "settle_not_found_observed": lambda b, token: e.Settle(
+        SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9, observed=AS_ALICE
+    ),
     "credit": lambda b, token: e.Credit(SHARED, 1, token),
     "void": lambda b, token: e.Void(SHARED, b.last[0], token),
     "void_own": lambda b, token: e.Void(SHARED, b.last[0], token, (MINE, b.tasks[MINE].attempt)),

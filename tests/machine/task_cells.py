@@ -358,6 +358,26 @@ def leased_replayed_over() -> TaskBench:
     return dead_lettered_over().do(t.Replay("by alice", NOW), claim(budget=BUDGET))
 
 
+ALICE = (("account", "alice"),)
+
+
+def leased_bound() -> TaskBench:
+    """It acts as alice."""
+    bench = leased()
+    return bench.do(t.Bind(bench.token, ALICE))
+
+
+def leased_mismatched() -> TaskBench:
+    """Somebody else was observed, and its code has not ended yet."""
+    bench = leased_bound()
+    return bench.do(t.Mismatch(bench.token, "account is bound to 'alice'", K1, "charge", (("account", "bob"),)))
+
+
+def blocked_mismatched() -> TaskBench:
+    bench = leased_mismatched()
+    return bench.do(t.Block(bench.token, "identity_mismatch: account is bound to 'alice'"))
+
+
 STATES: dict[str, Callable[[], TaskBench]] = {
     build.__name__: build
     for build in (
@@ -370,6 +390,8 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_signalled, leased_signalled_early, leased_awake, leased_gave_up, leased_rich, leased_over, leased_over_late,
         leased_over_unknown, leased_over_submitted, leased_over_shared_unknown, leased_over_cancelled, queued_over,
         dead_lettered_over, leased_replayed_over,
+        leased_signalled, leased_signalled_early, leased_awake, leased_gave_up,
+        leased_bound, leased_mismatched, blocked_mismatched,
     )
 }  # fmt: skip
 
@@ -413,6 +435,12 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "replay": lambda _: t.Replay("by alice", NOW),
     "replay_from_step": lambda _: t.Replay("by alice", NOW, "draft"),
     "replay_from_unknown_step": lambda _: t.Replay("by alice", NOW, "sign"),
+    "replay_as_another": lambda _: t.Replay("by alice", NOW, identity=(("account", "bob"),), by="alice"),
+    "replay_as_the_same": lambda _: t.Replay("by alice", NOW, identity=ALICE, by="alice"),
+    "bind": lambda token: t.Bind(token, ALICE),
+    "bind_another": lambda token: t.Bind(token, (("account", "bob"), ("target", "shop"))),
+    "bind_further": lambda token: t.Bind(token, (*ALICE, ("target", "shop"))),
+    "mismatch": lambda token: t.Mismatch(token, "it could not be observed", K1, "charge"),
 }
 
 

@@ -14,6 +14,7 @@ from semel.machine import journal as j
 from semel.model import Code, EffectState, Refusal
 
 TABLE = read_table("effects.txt")
+STANDINGS = {name: standing for name, _, _, standing in c.cells()}
 DECIDED = {name: (effect, command, e.decide(effect, command, standing)) for name, effect, command, standing in c.cells()}
 
 
@@ -33,13 +34,26 @@ def test_every_command_of_the_machine_has_its_cells() -> None:
 
 # What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
 DECIDING: dict[type, set[str]] = {
-    e.Intend: {"digest", "material", "again", "said", "limit", "per_task", "doubt", "recovery", "approvers", "at", "task"},
+    e.Intend: {
+        "digest",
+        "material",
+        "again",
+        "said",
+        "limit",
+        "per_task",
+        "doubt",
+        "recovery",
+        "approvers",
+        "at",
+        "task",
+        "observed",
+    },
     e.Confirm: {"n", "token", "sender"},
     e.Disprove: {"n", "token", "sender"},
     e.Lose: {"n", "token", "ended", "sender"},
     e.MarkUnfenced: {"n", "why"},
     e.NoteSenderGone: {"session", "dead"},
-    e.Settle: {"verdict", "how", "waited_ms", "seen"},
+    e.Settle: {"verdict", "how", "waited_ms", "seen", "observed"},
     e.Credit: {"n"},
     e.Void: {"n", "sender"},
     e.Answer: {"verdict", "seen", "stopped"},
@@ -143,6 +157,23 @@ def test_no_cell_sends_what_was_not_approved() -> None:
             assert len(standing) >= wanted, name
             after = c.apply_all(before, decided.events)
             assert after is not None and (after.args, after.digest) == (before.args, before.digest), name
+
+
+def test_no_cell_sends_or_believes_as_somebody_else() -> None:
+    """What observes an identity is sent, or settled by a lookup, only as what is bound, and as what it was sent as before."""
+    for name, (before, command, decided) in DECIDED.items():
+        if isinstance(decided, Refusal) or not isinstance(command, e.Intend | e.Settle):
+            continue
+        asks = isinstance(command, e.Settle) and command.how.startswith("lookup:")
+        if not asks and not any(event.kind == "intended" for event in decided.events):
+            continue
+        sent_as = {pair for s in before.open for pair in s.observed} if before is not None else set()
+        bound = STANDINGS[name].bound
+        seen = command.observed.identity if command.observed is not None else None
+        if command.observed is not None:
+            assert seen and seen == bound and sent_as <= set(seen), name
+        else:
+            assert not sent_as, name
 
 
 def test_only_an_open_submission_is_closed_by_its_own_outcome() -> None:

@@ -180,6 +180,7 @@ def test_r2_a_resubmission_of_what_was_settled_meanwhile_is_refused_and_not_answ
 # For each refusal of an intent that the machine can give: what makes it hold. state: which states allow it.
 HOLDS: dict[str, tuple[set[str], dict[str, object], dict[str, object]]] = {
     "stale_token": ({"none", "submitted", "confirmed", "disproved"}, {}, {"current": False}),
+    "identity_mismatch": ({"none", "submitted", "confirmed", "disproved"}, {"observed": c.AS_BOB}, {}),
     "unknown_outstanding": ({"none", "submitted", "confirmed", "disproved"}, {}, {"unknown": "sml_other"}),
     "in_flight": ({"submitted"}, {}, {}),
     "intent_changed": ({"submitted", "confirmed", "disproved"}, {"material": "m2", "again": False}, {}),
@@ -215,7 +216,8 @@ def test_r3_of_two_refusals_that_hold_the_earlier_is_the_answer() -> None:
             given = code(c.STATES[state]().effect, c.intend(**said), e.Standing(**stood))  # type: ignore[arg-type]
             assert given == first_that_holds, (first, second, state)
             together |= {(first, second)} if given == first else set()
-    adjacent = {("stale_token", "unknown_outstanding"), ("unknown_outstanding", "in_flight"), ("in_flight", "intent_changed"),
+    adjacent = {("stale_token", "identity_mismatch"), ("identity_mismatch", "unknown_outstanding"),
+                ("unknown_outstanding", "in_flight"), ("in_flight", "intent_changed"),
                 ("intent_changed", "already_done"), ("already_done", "cancelled"), ("limit_reached", "cancelled"),
                 ("limit_reached", "stale_view")}  # fmt: skip
     assert adjacent <= together

@@ -34,6 +34,7 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
 LIMITS, LIMITED = ("tests/machine/test_rules_limits.py",), ("tests/app/test_limits.py",)
 REDACTED, VEIL = ("tests/app/test_redaction.py",), ("tests/engine/test_veil.py",)
 REDACTED_ATOMIC = ("tests/postgres/test_postgres_redaction.py",)
+AS_WHOM = ("tests/app/test_identity.py",)
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 ARRIVAL = ("tests/restore/test_restore_arrival.py",)
 WITNESS = ("tests/store/test_witness.py",)
@@ -116,7 +117,7 @@ GUARDS = (
           "since it was looked for\")\n    if False:", EFFECTS),
     Guard("R3 precedence: a stale token is told first", "machine/effects.py",
           "    if not standing.current:\n        return _no(Code.STALE_TOKEN, f\"attempt {c.attempt} no longer owns the task\")\n"
-          "    if standing.suspended:", "    if standing.suspended:", EFFECTS),
+          "    if other", "    if other", EFFECTS),
     Guard("R4 not_found waits for every sender to be quiet", "machine/effects.py",
           "if not effect.quiet and not (answered is not None and answered.stopped):", "if False:", EFFECTS),
     Guard("R4 not_found waits for settle", "machine/effects.py", "if c.waited_ms < c.settle_ms:", "if False:", EFFECTS),
@@ -488,4 +489,20 @@ GUARDS = (
     Guard("redaction: a value that only an earlier process saw", "engine/veil.py",
           "        if self._sought and said:\n", "        if False:\n", VEIL),
     Guard("redaction: a short text does not eat into others", "engine/veil.py", "for text in longest_first if len(text) >= ANYWHERE)", "for text in longest_first)", REDACTED),
+    # --- identity ---
+    Guard("identity: looked at before it is sent", "machine/effects.py", "if unseen := identity.pending(c):", "if unseen := None:", AS_WHOM),
+    Guard("identity: looked at before it is sent again", "engine/recover.py",
+          "observed = yield from identity.before_asking(attempt, effect, known, values)\n    cap_ms", "observed = Observed(attempt.ledger.state.effects[known.key].sent[0].observed)\n    cap_ms", AS_WHOM),
+    Guard("identity: looked at before a lookup", "engine/recover.py",
+          "observed = yield from identity.before_asking(attempt, effect, known, values)\n    waited", "observed = Observed(known.sent[0].observed)\n    waited", AS_WHOM),
+    Guard("identity: the machine sends nothing as somebody else", "machine/effects.py",
+          "    if other := identity.refused(c, effect, standing.bound):\n        return other\n    if standing.suspended:", "    if standing.suspended:", CELLS),
+    Guard("identity: the machine believes no lookup as somebody else", "machine/effects.py",
+          "    if other := identity.refused(c, effect, standing.bound):\n        return other\n    if effect.state is", "    if effect.state is", CELLS),
+    Guard("identity: what was sent is settled only as its sender", "machine/identity.py",
+          "for s in effect.open for pair in s.observed", "for s in () for pair in s.observed", AS_WHOM),
+    Guard("identity: another value for a bound name is refused", "machine/identity.py", "if why := differs(bound, wanted):", "if why := \"\":", AS_WHOM),
+    Guard("identity: who swallows a mismatch starts nothing more", "machine/tasks.py", "suspended=t.suspended or c.why, differed=c", "differed=c", AS_WHOM),
+    Guard("identity: what was seen long ago is looked at again", "engine/perform.py", "if stale or deadline <=", "if deadline <=", AS_WHOM),
+    Guard("identity: an agent binds nothing anew", "verbs.py", "        review.no_agent(\"app.review.replay\")\n", "", AS_WHOM),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, cost, decide, output, reach, restore
+from semel.cli import approvals, cost, decide, identity, output, reach, restore
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
 from semel.cli.options import (
     AppOpt,
@@ -182,6 +182,12 @@ def replay(
         ),
     ] = "",
     reason: ReasonOpt = "",
+    anew: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--identity", metavar="NAME=VALUE", help="A bound name's new value, on your word; repeatable.", show_default=False
+        ),
+    ] = None,
     store: StoreOpt = reach.DEFAULT_STORE,
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
@@ -190,11 +196,11 @@ def replay(
 
     Effects on record are returned, never repeated.
     """
-    name = decide.who(by)
+    name, as_whom = decide.who(by), identity.from_options(anew or ())
     with opened(store, tenant) as app:
         desk = app.runtime.desk
         found = reach.find(desk.store, task, tenant, among=("task",))
-        app.review.replay(found.id, by=name, from_step=from_step, reason=reason, tenant=found.tenant)
+        app.review.replay(found.id, by=name, from_step=from_step, reason=reason, identity=as_whom, tenant=found.tenant)
         data = decide.decided_data(desk, found)
         workers, afresh = bool(desk.store.sessions()), cost.afresh(desk, found.tenant, found.id)
     if as_json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semel.cli.identity import held
 from semel.cli.output import clock, count, duration, short
 from semel.engine import views
 from semel.engine.ledger import Desk
@@ -36,6 +37,9 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
     task = desk.store.task(tenant, x.task)
     stopped = any(s.unfenced and not s.quiet for s in x.open)
     blocked = task is not None and task.delivery == Delivery.BLOCKED
+    if task is not None and held(task.delivery, task.why):
+        again = f"the right login, then semel replay {short(task.task)} --by YOU"
+        return Need("person", f"{again}; or a person's verdict ({task.why})", stopped)
     if (isinstance(move, r.Person) or blocked) and not x.conflict and any(s.assumed for s in x.open):
         return Need("person", "a person's verdict: did it happen before the store went back?", stopped)
     if isinstance(move, r.Person) or blocked:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.text import Text
 
 from semel.app import App
-from semel.cli import cost, why
+from semel.cli import cost, identity, why
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, every_task, reading
@@ -147,6 +147,7 @@ def show_data(shown: Shown) -> dict[str, Json]:
                       "max_crashes": s.max_crashes, "steps": len(s.steps), "used": cost.cost_data(s),
                       "attempts": [{"attempt": t.number, "token": str(t.token), "session": t.session, "began": t.began,
                                     "ended": t.over or None, "end": t.end, "text": t.text} for t in shown.attempts]},
+        "identity": identity.data(s),
         "effects": [why.effect_data(x, past, shown.tenant, need) for x, past, need in shown.effects],
     }  # fmt: skip
 
@@ -180,6 +181,9 @@ def show(desk: Desk, shown: Shown) -> None:
     for x, past, need in shown.effects:
         effect(x, past, need, now, s.id)
     out.say()
+    if identity.held(s.delivery, s.why):
+        for line in identity.advice(s).splitlines():
+            out.say(line)
     out.say(f"The whole story: semel why {out.short(s.id)}")
 
 
@@ -192,6 +196,7 @@ def _facts(shown: Shown, now: int) -> Iterator[tuple[str, str]]:
     yield "args", out.one_line(s.args, room)
     if s.execution is Execution.SUCCEEDED:
         yield "result", out.one_line(s.result, room)
+    yield from identity.facts(s)
 
 
 def _delivery(desk: Desk, s: machine.Task, now: int) -> str:
@@ -218,6 +223,7 @@ def effect(x: e.Effect, past: Past, need: Need | None, now: int, home: str) -> N
     if x.asked is not None and x.asked.digest != x.digest:
         rows.append(("asked", f"{out.one_line(x.asked.args, out.room(INDENT + 2))}"))
     rows += [("", f"{sent}: {tries}" if tries else sent)]
+    rows += [("as", identity.sent_as(x))] if identity.sent_as(x) else []
     for given in x.approvals:
         until = f", until {out.moment(given.expires, now)}" if given.expires else ""
         rows.append(("approved", f"by {given.by}{until}" + (f": {given.reason}" if given.reason else "")))

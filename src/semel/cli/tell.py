@@ -259,6 +259,17 @@ def _signalled(t: Teller, row: Row, x: j.Signalled) -> tuple[str, tuple[Detail, 
     return f"{person_of(row.actor)} signals {x.event} to {t.work(row.stream).lower()}.", (("payload", x.payload),)
 
 
+def _bound(t: Teller, row: Row, x: j.Bound) -> tuple[str, tuple[Detail, ...]]:
+    if x.by:
+        return f"{x.by} says that {t.work(row.stream).lower()} acts as another from now on.", (("bound", x.identity),)
+    return f"{t.work(row.stream)} is bound to an identity; it acts as nobody else from now on.", (("bound", x.identity),)
+
+
+def _mismatched(t: Teller, row: Row, x: j.Mismatched) -> tuple[str, tuple[Detail, ...]]:
+    said = _ended(f"{t.tried(row.stream)} would act as somebody else, and may start nothing more: {x.why}")
+    return said, (("observed" if x.name else "binds", x.observed),)
+
+
 def _epoch_began(t: Teller, row: Row, x: j.EpochBegan) -> tuple[str, tuple[Detail, ...]]:
     return _ended(
         f"The store went back to {moment(x.since, row.at)}, and epoch {x.epoch} begins (before: {x.before}): {x.why}"
@@ -293,7 +304,7 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
-    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent,
+    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent, j.Bound: _bound, j.Mismatched: _mismatched,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Paused: _paused, j.Resumed: _resumed, j.Void: _void,
 }  # fmt: skip
@@ -315,7 +326,7 @@ def _intended(t: Teller, row: Row, x: j.Intended, name: str, past: Past) -> tupl
     if x.unfenced:
         text += " Nothing could stop its sender."
     sent = x.args if x.digest else past.now.args if past.now else None
-    return text, (("sent", sent),)
+    return text, (("sent", sent), ("observed", x.observed))
 
 
 def _assumed(t: Teller, row: Row, x: j.Assumed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
@@ -378,13 +389,14 @@ def _found(t: Teller, row: Row, x: j.Found, name: str, past: Past) -> tuple[str,
     what, _, whom = x.how.partition(":")
     by = f"Lookup {whom}" if what == "lookup" else whom if what == "person" and whom else x.how
     why = f": {x.reason}" if x.reason else ""
+    as_whom: tuple[Detail, ...] = (("observed", x.observed),)
     if x.verdict == "confirmed":
         said = "found it at the provider" if what == "lookup" else "says that it happened"
-        return _ended(f"{by} {said}{why}") + f" {name} happened.", (("result", x.result),)
+        return _ended(f"{by} {said}{why}") + f" {name} happened.", (("result", x.result), *as_whom)
     if x.verdict == "not_found":
         if x.how == "person":
             return f"Settle has been watched: {person_of(past.answered[0])} is believed, {name} did not happen.", ()
-        return _ended(f"{by} did not find it, and settle was over: {name} did not happen{why}"), ()
+        return _ended(f"{by} did not find it, and settle was over: {name} did not happen{why}"), as_whom
     if x.verdict == "conflict":
         return _ended(f"{by} found something else in its place{why}") + " A person must look.", ()
     return _ended(f"{by} got no answer{why}") + " It will be asked again.", ()

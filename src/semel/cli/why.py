@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from semel.cli import cost
+from semel.cli import cost, identity
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
 from semel.cli.reach import Found, reading
@@ -185,6 +185,8 @@ def _facts(x: e.Effect, past: Past, task: TaskRow | None) -> Iterator[tuple[str,
         yield "task", f"{task.task}  {task.kind} {task.key}"
         yield "", f"{task.delivery}, {task.execution}, attempt {task.attempt}"
     yield "sent" if x.sent else "to send", out.one_line(x.args, room)
+    if identity.sent_as(x):
+        yield "as", identity.sent_as(x)
     if x.asked is not None and x.asked.digest != x.digest:
         yield "asked", f"{out.one_line(x.asked.args, room)} (edited by a person)"
     if x.confirmed:
@@ -234,6 +236,7 @@ def _of_task(desk: Desk, found: Found) -> Story:
         f"{word}  {sentence}", tone, tuple(_task_facts(state, row, known)), lines,
         {"task": {"id": state.id, "tenant": found.tenant, "kind": state.kind, "key": state.key,
                   "delivery": str(state.delivery), "execution": str(state.execution)},
+         "identity": identity.data(state),
          "verdict": f"{word}  {sentence}", "effects": data, "story": story_data(lines)},
         advice(waiting, needs[waiting]) if waiting else _task_advice(state),
     )  # fmt: skip
@@ -277,6 +280,7 @@ def _task_facts(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> Iter
     yield "args", out.one_line(state.args, room)
     if state.execution is Execution.SUCCEEDED:
         yield "result", out.one_line(state.result, room)
+    yield from identity.facts(state)
     for n, (key, past) in enumerate(known.items()):
         assert past.now is not None
         yield "effects" if n == 0 else "", f"{past.now.name} [{out.short(key)}]  {past.now.state}: {settled_words(past.settled)}"
@@ -285,6 +289,8 @@ def _task_facts(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> Iter
 def _task_advice(state: tasks.Task) -> str:
     if state.delivery is Delivery.DEAD_LETTERED:
         return f"Next: {cost.mend(state)}, then  semel replay {out.short(state.id)} --by YOU"
+    if identity.held(state.delivery, state.why):
+        return identity.advice(state)
     if state.delivery is Delivery.BLOCKED:
         return (
             f"Next: a person mends the cause above; then a verdict on the effect, or  semel cancel {out.short(state.id)} --by YOU"
@@ -308,7 +314,8 @@ def effect_data(x: e.Effect, past: Past, tenant: str, need: Need | None) -> dict
         "recovery": list(x.recovery),
         "submissions": [
             {"n": s.n, "task": s.task, "attempt": s.attempt, "token": str(s.token), "session": s.session, "at": s.at,
-             "open": s.open, "lost": s.lost, "ended": s.ended, "fenced": s.fenced, "dead": s.dead, "unfenced": s.unfenced}
+             "open": s.open, "lost": s.lost, "ended": s.ended, "fenced": s.fenced, "dead": s.dead, "unfenced": s.unfenced,
+             "observed": dict(s.observed) or None}
             for s in x.sent
         ],
         "evidence": [

@@ -206,6 +206,10 @@ class Attempt:
         """Only a person can help."""
         raise (yield from self._suspended(Exit("block", why, key)))
 
+    def left_blocked(self, why: str, key: str) -> Suspended:
+        """Only a person can help, and that is on record already. For whoever holds the attempt to raise."""
+        return self._left(Exit("block", why, key))
+
     def wait_for_approval(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
         """People decide whether `key` is sent (R21)."""
         raise (yield from self._suspended(Exit("approval", why, key)))

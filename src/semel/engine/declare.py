@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_origin
 
 from semel.engine.data import Parameters, Result, hints_of
 from semel.errors import Misuse
@@ -45,6 +45,15 @@ class Approves:
 
 
 @dataclass(frozen=True)
+class Observes:
+    """What tells as whom an effect would be sent: its function, and which of the effect's parameters it names."""
+
+    fn: Callable[..., Any]
+    is_async: bool
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Effect:
     """A declared effect. timeout_ms: of one submission."""
 
@@ -64,6 +73,7 @@ class Effect:
     per_task: int | None
     formerly: tuple[str, ...]
     approve: bool | Approves = False
+    identity: Observes | None = None
     redact: tuple[str, ...] = ()
 
     @property
@@ -152,6 +162,7 @@ def effect(
     name: str | None,
     formerly: tuple[str, ...],
     approve: bool | Callable[..., bool] = False,
+    identity: Callable[..., Mapping[str, str]] | None = None,
     redact: tuple[str, ...] = (),
 ) -> Effect:
     """The declaration of an effect. Raises `Misuse`."""
@@ -172,7 +183,8 @@ def effect(
     return Effect(
         name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what), names_of(intent, "intent", what, parameters),
         names_of(material, "material", what, parameters), rungs, lookups, scope, exceptions(not_done, what), tries,
-        milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters), hidden,
+        milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters),
+        observes(identity, what, parameters), hidden,
     )  # fmt: skip
 
 
@@ -217,6 +229,32 @@ def approves(approve: object, what: str, parameters: Parameters) -> bool | Appro
                 f"it may ask for {', '.join(parameters.values)}"
             )
     return Approves(approve, names)
+
+
+def observes(identity: object, what: str, parameters: Parameters) -> Observes | None:
+    """What tells as whom the effect would be sent, if anything does; checked against the effect's parameters."""
+    if identity is None:
+        return None
+    if not callable(identity):
+        raise Misuse(
+            f"{what}: identity is {identity!r}; write a function of its arguments that looks, and returns names and values: "
+            f"identity=who_is_logged_in"
+        )
+    name = getattr(identity, "__name__", repr(identity))
+    names = tuple(inspect.signature(identity).parameters)
+    for wanted in names:
+        if wanted not in parameters.values:
+            raise Misuse(
+                f"{what}: its identity function {name} asks for {wanted!r}, which is no parameter of the effect; "
+                f"it may ask for {', '.join(parameters.values)}"
+            )
+    given = hints_of(identity, what).get("return", Any) if inspect.isroutine(identity) else Any
+    shape = get_origin(given) or given
+    if given is not Any and not (isinstance(shape, type) and issubclass(shape, Mapping)):
+        raise Misuse(
+            f"{what}: its identity function {name} returns {given}; write -> dict[str, str]: names and what was observed"
+        )
+    return Observes(identity, is_async(identity), names)
 
 
 def exceptions(not_done: object, what: str) -> tuple[type[Exception], ...]:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import approval, atomic, recover, redaction
+from semel.engine import approval, atomic, identity, recover, redaction
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -135,6 +135,7 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
 def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request, Any, e.Decision]:
     """Until the intent is durable, or the record is the answer."""
     effect = call.effect
+    observed = identity.unseen(effect)
     while True:
         said = attempt.said.get(call.key)
         decided = yield from open_submission(attempt, effect, call.key, e.Intend(
@@ -142,8 +143,12 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
             doubt=attempt.doubt(effect.scope), approvers=approvers, intent=effect.intent if approvers else (),
-            at=attempt.clock.latest_ms(),
+            at=attempt.clock.latest_ms(), observed=observed,
         ))  # fmt: skip
+        if isinstance(decided, Refusal) and decided.code is Code.IDENTITY_MISMATCH:
+            observed = yield from identity.look(attempt, call, decided, observed)
+            continue
+        observed = identity.unseen(effect)  # what was seen is of this moment
         yield from approval.wait(attempt, call, decided)
         if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):
             yield from recover.climb(attempt, effect, call.key)
@@ -227,9 +232,12 @@ def submit(
         code.ended()
         yield from not_sent(attempt, doing)
     deadline = doing.began + doing.seconds  # from before the intent's commit: a resend must stay inside the retention (R13)
-    if deadline <= attempt.clock.boot():
+    stale = effect.identity is not None and attempt.clock.boot() > doing.began + identity.FRESH_SECONDS
+    if stale or deadline <= attempt.clock.boot():
         code.ended()
-        late_intent = "not sent: its time was over before its intent was durable"
+        late_intent = (
+            f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
+        )
         attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent, sender=doing.sender))
         return Clean(NotDone(late_intent), True)
     submission = Submission(

@@ -6,6 +6,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from semel.engine import identity
 from semel.engine import perform as p
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Looked
@@ -13,6 +14,7 @@ from semel.engine.requests import Call, Raised, Request, Returned
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.machine import recovery as r
+from semel.machine.commands import Observed
 from semel.model import Code, Confirmed, Conflict, EffectState, NotFound, Refusal, Submission, Unavailable
 
 if TYPE_CHECKING:
@@ -123,11 +125,17 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
         return_to = attempt.ledger.effect(known.key)
         if return_to is None or return_to.version != known.version:
             return
+    began = attempt.clock.boot()
+    observed = yield from identity.before_asking(attempt, effect, known, values)
+    cap_ms = move.cap_ms and move.cap_ms - int((attempt.clock.boot() - began) * 1000) - 1  # R13: looking took its time
+    if cap_ms is not None and cap_ms <= 0:
+        return
     command = e.Intend(
         known.key, known.name, known.args, known.digest, known.material, attempt.ledger.state.id, attempt.number, attempt.token,
         attempt.session.id, known.occurrence, known.generation, known.recovery, effect.timeout_ms, attempt.unfenced, again=True,
+        observed=observed,
     )  # fmt: skip
-    decided = yield from p.open_submission(attempt, effect, known.key, command, move.cap_ms)
+    decided = yield from p.open_submission(attempt, effect, known.key, command, cap_ms)
     if isinstance(decided, Refusal):
         if decided.code is not Code.STALE_VIEW:
             yield from attempt.suspend(decided, known.key, effect)
@@ -148,36 +156,42 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
         return False
+    observed = yield from identity.before_asking(attempt, effect, known, values)
     waited = attempt.facts(known).waited_ms  # before it is asked: what arrives while a slow lookup runs was not looked for
     verdict, mistake = yield from ask(attempt, effect, looked, known, values)
     if mistake is not None:
         yield from attempt.block(mistake, known.key)
     how = f"lookup:{looked.fn.__name__}"
     if isinstance(verdict, Confirmed):
-        yield from believe(attempt, effect, known, verdict, how)
+        yield from believe(attempt, effect, known, verdict, how, observed)
     elif isinstance(verdict, NotFound):
         settle_ms = effect.rungs[index].settle_ms
         command = e.Settle(
-            known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=settle_ms, seen=len(known.sent)
-        )
+            known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=settle_ms, seen=len(known.sent),
+            observed=observed,
+        )  # fmt: skip
         return not (yield from settle(attempt, command))
     elif isinstance(verdict, Conflict):
-        yield from settle(attempt, e.Settle(known.key, attempt.token, "conflict", how, reason=verdict.reason))
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "conflict", how, reason=verdict.reason, observed=observed))
     else:
-        yield from settle(attempt, e.Settle(known.key, attempt.token, "unavailable", how, reason=verdict.reason))
+        yield from settle(
+            attempt, e.Settle(known.key, attempt.token, "unavailable", how, reason=verdict.reason, observed=observed)
+        )
         wait = verdict.retry_after.total_seconds() if verdict.retry_after else min(60.0, 0.25 * 2 ** min(known.unavailable, 8))
         yield from hold(attempt, int(wait * 1000), f"the provider could not be asked: {verdict.reason}", known.key)
     return False
 
 
-def believe(attempt: Attempt, effect: Effect, known: e.Effect, verdict: Confirmed, how: str) -> Generator[Request, Any, None]:
+def believe(
+    attempt: Attempt, effect: Effect, known: e.Effect, verdict: Confirmed, how: str, observed: Observed | None
+) -> Generator[Request, Any, None]:
     """A lookup found it: its result is the effect's, if it fits."""
     try:
         data = attempt.veil.result(effect.result, effect.result.encode(verdict.result))
     except NotRecordable as error:
         yield from attempt.block(f"{how} found it, with a result that does not fit: {error}", known.key)
         return
-    yield from settle(attempt, e.Settle(known.key, attempt.token, "confirmed", how, data))
+    yield from settle(attempt, e.Settle(known.key, attempt.token, "confirmed", how, data, observed=observed))
 
 
 def ask(

@@ -8,6 +8,7 @@ from typing import Any
 
 from semel.engine import declare, redaction
 from semel.engine.data import NotRecordable, Value, check_size
+from semel.engine.identity import checked
 from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import check_name
@@ -169,8 +170,11 @@ def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Gener
     unwrap((yield from ledger.commit(tasks.Cancel(why, desk.clock.wall_ms()))))
 
 
-def replay(desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str) -> Generator[Request, Any, None]:
-    """The same task, the same keys: what is on record is returned, not repeated."""
+def replay(
+    desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str, identity: Mapping[str, str] | None = None
+) -> Generator[Request, Any, None]:
+    """The same task, the same keys: what is on record is returned, not repeated. identity: bound names, and their new values."""
+    anew = checked(identity, "identity=") if identity is not None else ()
     ledger = open_ledger(desk, tenant, task, person(by))
     why = f"by {by.strip()}" + (f": {reason}" if reason else "")
-    unwrap((yield from ledger.commit(tasks.Replay(why, desk.clock.wall_ms(), from_step))))
+    unwrap((yield from ledger.commit(tasks.Replay(why, desk.clock.wall_ms(), from_step, anew, by.strip()))))

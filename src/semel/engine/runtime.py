@@ -291,6 +291,11 @@ class Runtime:
         """An effect's approve predicate."""
         return self._wrapped(fn, lambda: set_here(inside, "an approve predicate"))
 
+    def observing(self, effect: Effect, attempt: Attempt) -> Callable[..., Any]:
+        """What tells as whom an effect would be sent."""
+        assert effect.identity is not None
+        return self._wrapped(effect.identity.fn, lambda: set_here(inside, "an identity function"))
+
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler."""
         return self._wrapped(fn, lambda: set_here(current, attempt))

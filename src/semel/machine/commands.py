@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from semel.model import Json
 
 RETURNED = "returned"
+Names = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What an effect's `identity=` function saw just before. identity: names and values; None: it saw nothing. why: why not."""
+
+    identity: Names | None = None
+    why: str = "it was not looked at"
+
+
+PENDING = Observed()  # it is looked at when the machine says that all else permits the call to be sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,7 @@ class Intend:
 
     doubt: there may be submissions of it of which the store knows nothing; then the first is assumed, not opened (R20).
     approvers: so many people must approve it first (R21); intent: the arguments that they cannot edit. at: now, in ms.
+    observed: as whom it would be sent, if the effect observes an identity.
     """
 
     key: str
@@ -51,6 +64,7 @@ class Intend:
     approvers: int = 0
     intent: tuple[str, ...] = ()
     at: int = 0
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,7 @@ class Settle:
     """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
 
     seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
+    observed: as whom it was asked, if the effect observes an identity.
     """
 
     key: str
@@ -118,6 +133,7 @@ class Settle:
     waited_ms: int = -1
     settle_ms: int = 0
     seen: int = 0
+    observed: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)

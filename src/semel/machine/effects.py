@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semel.machine import approvals
+from semel.machine import approvals, identity
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
@@ -38,6 +38,7 @@ from semel.machine.commands import (
     Intend,
     Lose,
     MarkUnfenced,
+    Names,
     NoteSenderGone,
     Settle,
     Void,
@@ -73,7 +74,7 @@ class Sent:
 
     What may be said of its sender: ended (its code returned or raised), fenced (its session is fenced, and the kernel
     kills what is not), dead (its process is proved to be gone). unfenced: "" | "process" | "child" (R4). assumed: nobody
-    remembers it; the store went back, and may have forgotten it (R20).
+    remembers it; the store went back, and may have forgotten it (R20). observed: as whom it was sent.
     """
 
     n: int
@@ -89,6 +90,7 @@ class Sent:
     dead: bool = False
     unfenced: str = ""
     assumed: bool = False
+    observed: Names = ()
 
     @property
     def quiet(self) -> bool:
@@ -213,7 +215,8 @@ class Standing:
     current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
     unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
     of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task. over: which
-    limit of the task is exceeded. new: the key is not one of the task's yet, though other tasks may have it (R8).
+    limit of the task is exceeded. new: the key is not one of the task's yet, though other tasks may have it (R8). bound: the
+    task's identity.
     """
 
     current: bool = True
@@ -225,6 +228,7 @@ class Standing:
     cancelled: bool = False
     over: str = ""
     new: bool = False
+    bound: Names = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +281,7 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
 
 
 def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | Refusal:
-    barred = _barred(c, standing)
+    barred = _barred(effect, c, standing)
     if barred:
         return barred
     if effect is not None:
@@ -296,6 +300,8 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
     if c.doubt is not None and _doubtful(effect, c, c.doubt):
         return Decision((*_drift(effect, c), _assumed(effect, c, c.doubt)))
+    if unseen := identity.pending(c):
+        return unseen
     fresh = effect is None or (effect.asked is None and effect.digest != c.digest)
     return Decision((
         *_drift(effect, c), j.Intended(
@@ -304,6 +310,7 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
             material=c.material if effect is None else "", occurrence=c.occurrence, generation=c.generation,
             recovery=c.recovery if effect is None or effect.recovery != c.recovery else (),
             timeout_ms=c.timeout_ms, unfenced=c.unfenced, again=c.again,
+            observed=dict(c.observed.identity or ()) if c.observed else None,
         ),
     ))  # fmt: skip
 
@@ -332,9 +339,11 @@ def _assumed(effect: Effect | None, c: Intend, doubt: Doubt) -> j.Assumed:
     )  # fmt: skip
 
 
-def _barred(c: Intend, standing: Standing) -> Refusal | None:
+def _barred(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
     if not standing.current:
         return _no(Code.STALE_TOKEN, f"attempt {c.attempt} no longer owns the task")
+    if other := identity.refused(c, effect, standing.bound):
+        return other
     if standing.suspended:
         return _no(Code.UNKNOWN_OUTSTANDING, f"this attempt is suspended ({standing.suspended}): it starts nothing more")
     if standing.unknown:
@@ -428,12 +437,15 @@ def _late(sub: Sent, c: Confirm | Disprove | Lose) -> Decision:
 def _settle(effect: Effect, c: Settle, standing: Standing) -> Decision | Refusal:
     if not standing.current:
         return _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
+    if other := identity.refused(c, effect, standing.bound):
+        return other
     if effect.state is EffectState.SUBMITTED:
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
     if effect.state is not EffectState.AMBIGUOUS:
         return _no(Code.STALE_VIEW, f"{effect.name} is settled")
     doubted = _doubted(effect, c) if c.verdict == "not_found" else None
-    return doubted or Decision((j.Found(c.key, c.verdict, c.how, c.result, c.reason),))
+    as_whom = dict(c.observed.identity or ()) if c.observed else None
+    return doubted or Decision((j.Found(c.key, c.verdict, c.how, c.result, c.reason, observed=as_whom),))
 
 
 def _doubted(effect: Effect, c: Settle) -> Refusal | None:
@@ -571,7 +583,9 @@ def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, 
         since = min(at, e.since)
         sent = Sent(e.n, e.task, e.attempt, e.token, "", since, lost=True, fenced=True, unfenced=e.unfenced, assumed=True)
     else:
-        since, sent = at, Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced)
+        since = at
+        seen = identity.names(e.observed or {})
+        sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced, observed=seen)
     lost_at = at if sent.assumed else 0
     if effect is None:
         return Effect(

@@ -16,6 +16,7 @@ __all__ = [
     "Asked",
     "Assumed",
     "Blocked",
+    "Bound",
     "Cancelled",
     "Claimed",
     "Confirmed",
@@ -39,6 +40,7 @@ __all__ = [
     "Late",
     "LeaseLost",
     "Lost",
+    "Mismatched",
     "OfEffect",
     "Parked",
     "Paused",
@@ -239,6 +241,26 @@ class Signalled(Happened):
     payload: Json = None
 
 
+@dataclass(frozen=True, slots=True)
+class Bound(Happened):
+    """As whom, and where, the task acts: names and values, added to those before. by: the person who gave them other values."""
+
+    kind: ClassVar[str] = "bound"
+    identity: Json
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatched(Happened):
+    """Something else was observed than what is bound, or (None) nothing: this attempt may start nothing more."""
+
+    kind: ClassVar[str] = "mismatched"
+    why: str
+    key: str = ""
+    name: str = ""
+    observed: Json = None
+
+
 # --- of effects -----------------------------------------------------------------------------------------------------
 
 
@@ -269,6 +291,7 @@ class Intended(OfEffect):
     timeout_ms: int = 0
     unfenced: str = ""
     again: bool = False
+    observed: Json = None  # the identity, if the effect observes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +384,7 @@ class Found(OfEffect):
     result: Json = None
     reason: str = ""
     final: bool = False
+    observed: Json = None  # as whom a lookup asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,8 +537,8 @@ KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
-        Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
-        SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
-        WindowClosed, DoubtLifted, Paused, Resumed, Void,
+        Cancelled, DeadLettered, Replayed, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost,
+        Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan,
+        EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Void,
     )
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semel.machine.commands import Names
 from semel.machine.limits import UNLIMITED, Budget
 from semel.model import Json
 
@@ -142,9 +143,32 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
+    """identity: names that are bound, and the values that they have from now on, says the person `by`."""
+
     why: str
     at: int
     from_step: str = ""
+    identity: Names = ()
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """The task acts as this from now on, and in each later attempt."""
+
+    token: int
+    identity: Names
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """Not as what is bound: for effect `name` (`key`) something else was observed, or nothing (None)."""
+
+    token: int
+    why: str
+    key: str = ""
+    name: str = ""
+    observed: Names | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@
 | wait       | leased                   | queued until then, or blocked until a signal; at once if it has come already      |
 | signal     | any but the ended        | on record, once for each name; queued if that is what it waits for                |
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
+| bind       | leased                   | its identity is on record; another than before: it starts nothing more            |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
 """
@@ -25,10 +26,11 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals, limits
+from semel.machine import approvals, identity, limits
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
+    Bind,
     Block,
     Cancel,
     Claim,
@@ -40,6 +42,7 @@ from semel.machine.task_commands import (
     GiveUp,
     Join,
     LoseLease,
+    Mismatch,
     Park,
     Replay,
     Signal,
@@ -53,7 +56,7 @@ from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
     "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
-    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed",
+    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed", "Bind", "Mismatch",
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
@@ -103,6 +106,8 @@ class Task:
     waits: Map[str, Waiting] = field(default_factory=Map)
     signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
     waiting: str = ""  # the key of the wait for which it has no owner now
+    bound: Map[str, str] = field(default_factory=Map)  # its identity
+    differed: j.Mismatched | None = None  # what was observed instead, if its last attempt ended so
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
     used: limits.Used = limits.NOTHING
@@ -144,11 +149,11 @@ class Key:
 
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-    | Wait | GiveUp | Signal | Spend | Exceed
+    | Wait | GiveUp | Signal | Spend | Exceed | Bind | Mismatch
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
-_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed)
+_OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed, Bind, Mismatch)
 
 
 def _no(code: Code, message: str) -> Refusal:
@@ -196,13 +201,13 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
     """What the task says about the caller of an effect command."""
     token = getattr(command, "token", 0)
     if not isinstance(command, e.Intend):
-        return e.Standing(current=task.owned(token))
+        return e.Standing(current=task.owned(token), bound=identity.names(task.bound))
     others = (key for key in _unknown(task, shared) if key != command.key)
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
         used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending), over=limits.over(task.used, task.budget),
+        cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=identity.names(task.bound),
     )  # fmt: skip
 
 
@@ -367,13 +372,16 @@ def _cancel(task: Task, c: Cancel, shared: Mapping[str, Key]) -> e.Decision | Re
 
 
 def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal:
+    anew = identity.rebound(task.bound, c.identity, c.by)
+    if isinstance(anew, Refusal):
+        return anew
     if task.delivery is Delivery.BLOCKED and not c.from_step:
-        return e.Decision((j.Unblocked(f"replayed: {c.why}", c.at),))  # the ladder is climbed again, from where it stands
+        return e.Decision((*anew, j.Unblocked(f"replayed: {c.why}", c.at)))  # the ladder is climbed again, from where it stands
     if not task.ended:
         return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended, or is blocked, can be replayed")
     if c.from_step and not any(key.rsplit(":", 2)[0] == c.from_step for key in task.steps):
         return _no(Code.STALE_VIEW, f"the task has no recorded step {c.from_step!r}")
-    return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
+    return e.Decision((*anew, j.Replayed(c.why, c.from_step, c.at)))
 
 
 def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -411,6 +419,8 @@ _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusa
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
     Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed,
+    Bind: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
+    Mismatch: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
 }  # fmt: skip
 
 
@@ -427,7 +437,7 @@ def decide_shared(
         command = replace(command, token=next_token(key, epoch))
         join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
     elif isinstance(command, e.Settle | e.Credit | e.Void):
-        stand = e.Standing(current=task.owned(command.token))
+        stand = standing(task, command, shared)
     else:
         stand = e.Standing(current=getattr(command, "token", 0) == key.token)
     decided = e.decide(key.effect, command, stand)
@@ -499,7 +509,7 @@ def _apply_enqueued(t: Task, c: j.Enqueued) -> Task:
 def _apply_claimed(t: Task, c: j.Claimed) -> Task:
     return replace(
         t, delivery=Delivery.LEASED, execution=Execution.RUNNING, attempt=c.attempt, token=c.token, session=c.session,
-        max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms, suspended="", waiting="",
+        max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms, suspended="", waiting="", differed=None,
         budget=limits.Budget(c.max_usd, c.max_tokens, c.max_ms),
     )  # fmt: skip
 
@@ -545,6 +555,8 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
     j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
+    j.Bound: lambda t, c: replace(t, bound=t.bound.update(c.identity)),
+    j.Mismatched: lambda t, c: replace(t, suspended=t.suspended or c.why, differed=c),
     j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why, waiting=c.key),
     j.Waits: lambda t, c: replace(t, waits=t.waits.set(c.key, Waiting(t.version + 1, c.event, c.until))),
     j.GaveUp: lambda t, c: replace(t, waits=t.waits.set(c.key, replace(t.waits[c.key], over=True))),

@@ -113,7 +113,8 @@ class Harness:
 
         It plays the provider too. If the effect may be resent, a key that is known (and not past `within`) is answered
         with the first result, and `fn` is not called. Its lookups are answered from what `fn` has returned for the key;
-        own_lookup: by the declared lookup functions instead. A call in which `fn` raises has done nothing.
+        own_lookup: by the declared lookup functions instead. A declared identity function is asked as they are: else
+        what is bound counts as observed. A call in which `fn` raises has done nothing.
         """
         found = declared(effect, self._app.declared_effects)
         self._stage.fakes[found.name] = fake_of(found, fn, own_lookup)

@@ -302,6 +302,13 @@ class Life(Runtime):
         """A lookup's function, played."""
         return super().looking(self._stage.looking(self, fn))
 
+    def observing(self, effect: Effect, attempt: Attempt) -> Callable[..., Any]:
+        """As whom a fake would be sent: as what is bound, unless the test looks itself (`own_lookup=True`)."""
+        fake, observer = self._stage.fakes.get(effect.name), effect.identity
+        if fake is None or fake.own_lookup or observer is None:
+            return super().observing(effect, attempt)
+        return _answering(dict(attempt.ledger.state.bound), observer.is_async)
+
     def patience(self, timeout: timedelta | None) -> timedelta | None:
         """None at all: nothing happens here while anybody waits."""
         return timedelta(0)
@@ -312,6 +319,15 @@ class Life(Runtime):
         session = self.open_session
         if session is not None:
             session.stop(leave=not self.codes and not session.held)
+
+
+def _answering(value: Any, is_async: bool) -> Callable[..., Any]:
+    """A function that returns `value`, whatever it is asked."""
+
+    async def answers_async(**_: Any) -> Any:
+        return value
+
+    return answers_async if is_async else lambda **_: value
 
 
 def declared(effect: object, known: Registry[Effect]) -> Effect:
