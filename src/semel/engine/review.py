@@ -120,6 +120,16 @@ def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) 
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
 
 
+def correct(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
+    """A person takes back a person's verdict: a new entry, and the effect is unknown again."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise Misuse("a correction says what was wrong: reason='the receipt was of another invoice'")
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    version = row.version if seen is None else seen
+    command = e.Reverse(row.key, by.strip(), version, desk.clock.wall_ms(), reason.strip())
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
 def scope_of(row: EffectRow) -> str:
     """Whether an effect is one task's, or the tenant's."""
     return "task" if row.stream == row.task else "tenant"

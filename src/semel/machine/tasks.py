@@ -172,6 +172,9 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
 
 def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decided: e.Decision) -> tuple[j.Happened, ...]:
     """A person's decision unblocks its task in the same change: a crash between the two would strand it."""
+    if isinstance(command, e.Reverse):  # what is unknown again is looked into at once, whatever the task waits for
+        idle = task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
+        return (j.Unblocked(f"a verdict was taken back by {command.by}", command.at),) if idle else ()
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
     elif isinstance(command, e.Approve | e.Deny):
