@@ -140,7 +140,7 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
 NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 2 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
     "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
-    "settle", "settle", "credit", "answer", "answer", "reverse",
+    "settle", "settle", "credit", "answer", "answer", "reverse", "reverse",
 ]  # fmt: skip
 MOVES = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 59), st.sampled_from([0, 0, 0, 0, 1])), min_size=12, max_size=45

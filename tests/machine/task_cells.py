@@ -314,7 +314,8 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
-        acknowledged, acknowledged_taken_back, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting, queued_signalled,
+        acknowledged, acknowledged_taken_back, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting,
+        queued_signalled,
         leased_signalled, leased_signalled_early, leased_awake, leased_gave_up,
     )
 }  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import time
 from collections import Counter
 from dataclasses import replace
@@ -121,11 +122,10 @@ def test_the_driver_reaches_every_command_and_every_state() -> None:
     """Else the properties above would hold of nothing. A fixed set of histories, so that it cannot flicker."""
     accepted, states, deliveries = Counter[str](), set(), set()
     for seed in range(600):
-        history = History()
-        for n in range(30):
-            x = (seed * 7919 + n * 104729) ^ (seed << 3) ^ (n * n)
-            name = NAMES[x % len(NAMES)]
-            decided = history.try_(command(history, name, x // 7 % 60, 0))
+        history, dice = History(), random.Random(seed)
+        for _ in range(40):
+            name = dice.choice(NAMES)
+            decided = history.try_(command(history, name, dice.randrange(60), 0))
             accepted[name] += not isinstance(decided, Refusal) and bool(decided.events)
         states |= {x.state for x in history.task.effects.values()}
         deliveries.add(history.task.delivery)

@@ -507,8 +507,6 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
     if effect is None:
         return None  # a call that was declined before anything was on record
     effect = replace(effect, version=seq)
-    if isinstance(event, j.Reversed):
-        return reversal.taken_back(effect, event)
     effect = replace(effect, word=reversal.word_of(effect, event))
     if isinstance(event, j.Confirmed):
         return _sub(
@@ -552,6 +550,8 @@ def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
+    if isinstance(event, j.Reversed):
+        return reversal.taken_back(effect, event)
     return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
 
 

@@ -45,7 +45,7 @@ def word_of(effect: Effect, event: j.OfEffect) -> Word | None:
         if event.verdict == "not_found" and word is not None:  # they said so before; now it is believed
             return replace(word, closed=closed)
         return Word(effect.version, event.verdict, len(effect.sent), closed, effect.lost_at, effect.conflict)
-    if isinstance(event, j.Confirmed | j.Reversed) or (isinstance(event, j.Found) and event.verdict != "unavailable"):
+    if isinstance(event, j.Confirmed) or (isinstance(event, j.Found) and event.verdict != "unavailable"):
         return None  # the provider's, or a person's who says less
     return effect.word
 
