@@ -31,7 +31,7 @@ def words(desk: Desk, before: Subject, after: Subject, by: str) -> list[str]:
     if task is not None and task.delivery in (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED):
         return [
             *sentences,
-            f"Its task has ended ({task.delivery}), and stays so: give the true verdict (semel resolve {key} ... --by YOU). If it "
-            f"did not happen and still must, replay the task then: semel replay {out.short(task.task)} --by YOU",
+            f"Its task has ended ({task.delivery}), and stays so: give the true verdict (semel resolve {key} ... --by YOU). If "
+            f"it did not happen and still must, replay the task then: semel replay {out.short(task.task)} --by YOU",
         ]
     return [*sentences, "Its task starts nothing else until it is settled: by its recovery, or by you (semel resolve)."]

@@ -13,7 +13,8 @@ SHOWN = 20
 def as_data(report: Report) -> dict[str, Json]:
     """For programs."""
     return {
-        "whole": not report.wrong, "streams": report.streams, "rows": report.rows, "tables": report.found, "heads": report.heads, "note": report.note,
+        "whole": not report.wrong, "streams": report.streams, "rows": report.rows, "tables": report.found,
+        "heads": report.heads, "note": report.note,
         "wrong": [wrong._asdict() for wrong in report.wrong],
     }  # fmt: skip
 

@@ -14,6 +14,7 @@ from semel.machine import journal as j
 from semel.machine.journal import Row
 
 PRUNED = "pruned"  # the kind of a tombstone, which may be the first row of a stream (R22)
+FOLLOWS = "follows another row than it was written after"
 NEAR = 8  # how far a row is looked for that was moved: its place is guessed from its hash
 
 
@@ -48,20 +49,40 @@ def faults(rows: list[Row], start: Start | None = None) -> list[Fault]:
 
 
 def _each(rows: list[Row], start: Start) -> Iterator[Fault]:
-    seq, previous, shift = start.seq, start.hash, 0
+    seq, previous, shift, fitted = start.seq, start.hash, 0, 0  # fitted: so many rows before this one are in order
     for n, row in enumerate(rows):
+        place = row.seq - shift
         if row.seq != seq + shift + 1:
             yield _gap(seq + shift + 1, row.seq)
-            shift = 0
-        elif written(row, row.seq - shift, previous) != row.hash:
-            if n + 1 < len(rows) and written(rows[n + 1], row.seq - shift, previous) == rows[n + 1].hash:
-                yield Fault(
-                    "inserted", row.seq, f"row {row.seq} ({row.kind}) was inserted: the rows after it were written without it"
-                )
+            place, shift, fitted = row.seq, 0, 0
+        elif written(row, place, previous) == row.hash:
+            fitted += 1
+        elif many := _inserted_before(rows, n, place, min(fitted, NEAR), start):
+            yield _inserted(rows[n - many : n])
+            place, shift, fitted = place - many, shift + many, 1
+        elif (fault := _misfit(rows, n, place, fitted > 0 or n == 0)) is not None:
+            if fault.what == "changed" and n + 1 < len(rows) and written(rows[n + 1], place, previous) == rows[n + 1].hash:
+                yield _inserted(rows[n : n + 1])
                 shift += 1
                 continue
-            yield _misfit(rows, n)
-        seq, previous = row.seq - shift, row.hash
+            yield fault
+            fitted = 0
+        seq, previous = place, row.hash
+
+
+def _inserted_before(rows: list[Row], n: int, place: int, most: int, start: Start) -> int:
+    """How many rows before this one were written by somebody else: without them it is in order."""
+    for many in range(1, most + 1):
+        before = rows[n - many - 1].hash if n > many else start.hash
+        if written(rows[n], place - many, before) == rows[n].hash:
+            return many
+    return 0
+
+
+def _inserted(rows: list[Row]) -> Fault:
+    first, last = rows[0], rows[-1]
+    which = f"row {first.seq} ({first.kind}) was" if len(rows) == 1 else f"rows {first.seq} to {last.seq} were"
+    return Fault("inserted", first.seq, f"{which} inserted: the rows after were written without")
 
 
 def written(row: Row, seq: int, previous: bytes) -> bytes:
@@ -79,15 +100,16 @@ def _gap(first: int, next: int) -> Fault:
     return Fault("removed", first, f"{gone} (the next is {next})")
 
 
-def _misfit(rows: list[Row], n: int) -> Fault:
-    """A row that does not follow the one before it."""
+def _misfit(rows: list[Row], n: int, place: int, alone: bool) -> Fault | None:
+    """A row that does not follow the one before it. alone: the one before is in order; else that may be why."""
     row = rows[n]
-    near = rows[max(0, n - NEAR) : n + NEAR]
-    for seq in range(max(1, row.seq - NEAR), row.seq + NEAR):
-        for previous in [j.GENESIS, *(other.hash for other in near)] if seq != row.seq else ():
-            if written(row, seq, previous) == row.hash:
+    near = [j.GENESIS, *(other.hash for other in rows[max(0, n - NEAR) : n + NEAR])]
+    for seq in range(max(1, place - NEAR), place + NEAR):
+        if any(written(row, seq, previous) == row.hash for previous in near):
+            if seq != place:
                 return Fault("moved", row.seq, f"row {row.seq} ({row.kind}) was written as row {seq}")
-    return Fault("changed", row.seq, f"row {row.seq} ({row.kind}) was changed, or follows another row than it was written after")
+            return None if not alone else Fault("changed", row.seq, f"row {row.seq} ({row.kind}) {FOLLOWS}")
+    return Fault("changed", row.seq, f"row {row.seq} ({row.kind}) was changed, or {FOLLOWS}")
 
 
 def _as_runs(found: list[Fault]) -> list[Fault]:
