@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
-import tampering_lab as lab
 
+import tampering_lab as lab
 from semel.engine import audit, heads
 from semel.store.sqlite import SQLite
-
-KEY_AND_HEADS = ("signer.key", "signer.pub", "heads.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +23,11 @@ def worked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lab.work(f"sqlite:///{folder / 'store.db'}")
     heads.generate(folder / "signer")
     store = SQLite(str(folder / "store.db"))
-    assert heads.sign(store, folder / "heads.jsonl", heads.private_key(str(folder / "signer.key")), lab_now())[0] == 5
+    assert (
+        heads.sign(store, folder / "heads.jsonl", heads.private_key(str(folder / "signer.key")), int(time.time() * 1000))[0] == 5
+    )
     store.close()
     return folder
-
-
-def lab_now() -> int:
-    import time
-
-    return int(time.time() * 1000)
 
 
 @pytest.fixture
@@ -89,7 +84,7 @@ def test_a_file_that_was_put_back_is_named_by_what_it_lacks(worked: Path, place:
         shutil.copy(place / name, later / name)
     lab.work_on(f"sqlite:///{later / 'store.db'}")
     store = SQLite(str(later / "store.db"))
-    heads.sign(store, later / "heads.jsonl", heads.private_key(str(later / "signer.key")), lab_now())
+    heads.sign(store, later / "heads.jsonl", heads.private_key(str(later / "signer.key")), int(time.time() * 1000))
     store.close()
     shutil.copy(worked / "store.db", later / "store.db")
     for rest in ("store.db-wal", "store.db-shm"):
