@@ -106,6 +106,7 @@ def test_a_task_that_has_not_ended_looks_into_it_at_once_whatever_it_waits_for()
     for bench in (asleep, waiting):
         task = taken_back(bench)
         assert (task.delivery, task.due, task.waiting, set(task.unknown)) == (Delivery.QUEUED, NOW, "", {K1})
+        assert task.execution is Execution.UNKNOWN
 
 
 def test_an_attempt_that_runs_starts_nothing_more_and_does_not_finish() -> None:

@@ -456,8 +456,9 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
         names = names.set(after.name, names.get(after.name, 0) + 1)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
+    waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
     return replace(
-        task, effects=task.effects.set(event.key, after), names=names,
+        task, execution=Execution.UNKNOWN if waits else task.execution, effects=task.effects.set(event.key, after), names=names,
         submitted=task.submitted | key if in_flight else task.submitted - key,
         unknown=task.unknown | key if after.unknown else task.unknown - key,
     )  # fmt: skip
