@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 import sys
 from collections.abc import Callable
@@ -16,12 +17,27 @@ from test_cli_verify import OF_1, TAMPER
 Lines = list[str]
 
 
-@pytest.fixture
-def signed(office: Office) -> Office:
-    """A store whose heads were signed."""
+@pytest.fixture(scope="session")
+def signed_once(worked: Office, tmp_path_factory: pytest.TempPathFactory) -> Office:
+    """A store whose heads were signed. Not to be changed."""
+    office = Office(tmp_path_factory.mktemp("signed") / "office")
+    shutil.copytree(worked.folder, office.folder)
     office.look("audit", "keygen", "--to", str(office.folder / "op"))
     sign(office, "heads.jsonl")
     return office
+
+
+@pytest.fixture
+def signed(signed_once: Office, tmp_path: Path) -> Office:
+    """A copy of that, to be changed."""
+    shutil.copytree(signed_once.folder, tmp_path / "signed")
+    return Office(tmp_path / "signed")
+
+
+@pytest.fixture(scope="session")
+def exported_once(signed_once: Office) -> Path:
+    """All of it, exported. Not to be changed."""
+    return export(signed_once, "kept.jsonl")
 
 
 def sign(office: Office, name: str, *more: str) -> Path:
@@ -111,10 +127,12 @@ def lines_of(path: Path) -> Lines:
         (lambda lines: [*lines[:-1], lines[-1].replace('"signature":"', '"signature":"00')], "is not what was signed"),
     ],
 )
-def test_heads_that_were_changed_prove_nothing(signed: Office, change: Callable[[Lines], Lines], said: str) -> None:
-    path = signed.folder / "heads.jsonl"
-    path.write_text("".join(change(lines_of(path))))
-    found = verified(signed, *against(signed), code=1)
+def test_heads_that_were_changed_prove_nothing(
+    signed_once: Office, tmp_path: Path, change: Callable[[Lines], Lines], said: str
+) -> None:
+    path = tmp_path / "heads.jsonl"
+    path.write_text("".join(change(lines_of(signed_once.folder / "heads.jsonl"))))
+    found = verified(signed_once, "--heads", str(path), *against(signed_once)[2:], code=1)
     assert [one["what"] for one in found["wrong"]] == ["signature"] and found["heads"] == 0
     assert said.removesuffix(", ") in found["wrong"][0]["text"]
 
@@ -260,12 +278,14 @@ def without_a_stream(lines: Lines) -> Lines:
         (lambda f: [], "removed", "the file is empty"),
     ],
 )
-def test_what_was_done_to_an_export_is_named(signed: Office, change: Callable[[Lines], Lines], what: str, said: str) -> None:
-    to = export(signed)
-    to.write_text("".join(change(lines_of(to))))
-    done = signed.look("audit", "verify", "--export", str(to), code=1)
+def test_what_was_done_to_an_export_is_named(
+    signed_once: Office, exported_once: Path, tmp_path: Path, change: Callable[[Lines], Lines], what: str, said: str
+) -> None:
+    to = tmp_path / "out.jsonl"
+    to.write_text("".join(change(lines_of(exported_once))))
+    done = signed_once.look("audit", "verify", "--export", str(to), code=1)
     assert done.stdout.startswith("BROKEN  ") and [line for line in done.stdout.splitlines() if len(line) > 80] == []
-    wrong = verified(signed, "--export", str(to), code=1)["wrong"]
+    wrong = verified(signed_once, "--export", str(to), code=1)["wrong"]
     assert any(one["what"] == what and said in one["text"] for one in wrong), wrong
 
 
