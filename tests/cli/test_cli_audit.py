@@ -14,6 +14,9 @@ import pytest
 from cli_office import Office
 from test_cli_verify import OF_1, TAMPER
 
+from semel.engine.files import create
+from semel.errors import Misuse
+
 Lines = list[str]
 
 
@@ -135,6 +138,22 @@ def test_heads_that_were_changed_prove_nothing(
     found = verified(signed_once, "--heads", str(path), *against(signed_once)[2:], code=1)
     assert [one["what"] for one in found["wrong"]] == ["signature"] and found["heads"] == 0
     assert said.removesuffix(", ") in found["wrong"][0]["text"]
+
+
+def test_unsigned_heads_that_were_changed_prove_nothing_either(signed: Office) -> None:
+    path = sign(signed, "weak.jsonl", "--unsigned")
+    lines = lines_of(path)
+    path.write_text("".join([*lines[:3], *lines[4:]]))
+    found = verified(signed, "--heads", str(path), code=1)
+    assert "its heads are not those that its last line counts" in found["wrong"][0]["text"] and found["heads"] == 0
+
+
+def test_a_file_that_another_has_made_meanwhile_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    with pytest.raises(Misuse, match="name a file that is not there yet"), create(path) as file:
+        file.write(b"mine")
+        path.write_text("theirs")
+    assert path.read_text() == "theirs" and list(tmp_path.iterdir()) == [path]
 
 
 def test_heads_that_another_has_signed_are_not_believed(signed: Office) -> None:

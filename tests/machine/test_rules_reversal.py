@@ -65,6 +65,8 @@ def test_what_was_sent_again_since_cannot_be_taken_back() -> None:
 def test_what_a_provider_or_a_sender_said_is_no_persons_to_take_back() -> None:
     for bench in (c.confirmed(), c.confirmed_second()):
         refused(bench, Code.STALE_VIEW, "only a person's verdict can be taken back; undo it by its opposite, as a new effect")
+    looked = c.answered().do(e.Settle(c.KEY, c.SECOND, "confirmed", "lookup:find", "msg-1"))
+    refused(looked, Code.STALE_VIEW, "no person said that mail happened")
     refused(c.settled_not_found(), Code.STALE_VIEW, "there is nothing to take back")
     refused(c.said_confirmed_told(), Code.STALE_VIEW, "has reported since that it happened")
 
