@@ -133,6 +133,35 @@ def test_a_correction_while_the_task_runs_stops_it_before_its_next_effect(shop: 
     assert task.delivery == "blocked" and shop.app.effects.get(key).state == "ambiguous"
 
 
+def test_a_key_of_the_tenants_is_taken_back_for_every_task_that_shares_it() -> None:
+    app = semel.App("sqlite:///never-made.db")
+    sent: list[str] = []
+
+    @app.effect(intent=("who",), scope="tenant", recovery=semel.Ask(settle=timedelta(seconds=1)))
+    def open_account(submission: semel.Submission, who: str) -> str:
+        sent.append(who)
+        raise TimeoutError("no answer")
+
+    @app.task()
+    def welcome(who: str) -> str:
+        return str(open_account(who))
+
+    with Harness(app) as h:
+        first = welcome.using(key="t1").enqueue("bob")
+        h.run()
+        (effect,) = app.effects.list(state="ambiguous")
+        app.review.resolve(effect.key, semel.Confirmed("acc_1"), by="ann")
+        run(h)
+        assert first.result() == "acc_1"
+        app.review.correct(effect.key, by="bob", reason="acc_1 is of another Bob")
+        second = welcome.using(key="t2").enqueue("bob")
+        run(h)
+        assert app.tasks.get(second).delivery == "blocked" and sent == ["bob"], "the owner has ended, so the other asks"
+        app.review.resolve(effect.key, semel.Confirmed("acc_2"), by="ann")
+        run(h)
+        assert second.result() == "acc_2" and first.result() == "acc_1" and sent == ["bob"]
+
+
 def test_a_correction_names_who_and_why_and_is_no_agents(shop: Shop, h: Harness) -> None:
     _, key = shop.said(h, semel.Confirmed("paid r1"))
     correct = shop.app.review.correct

@@ -13,6 +13,7 @@ import pytest
 from psycopg import errors, sql
 from tenant_roles import role_of
 
+import semel
 import tampering_lab as lab
 from pgserver import emptied
 from semel.engine import audit, heads
@@ -89,6 +90,18 @@ def test_each_tampering_is_named(worked: Place, raw: psycopg.Connection, tamperi
     alone = worked.verified(signed=False).wrong
     named = any(one.what == tampering.what and tampering.words in one.text for one in alone)
     assert (alone == []) if tampering.signed else named, alone
+
+
+def test_a_verdict_that_was_taken_back_leaves_the_store_whole(worked: Place, raw: psycopg.Connection) -> None:
+    app, _ = lab.shop(worked.url)
+    (unknown,) = app.effects.list(state="ambiguous")
+    app.review.resolve(unknown.key, semel.Confirmed("paid cut"), by="ann")
+    app.review.correct(unknown.key, by="bob", reason="it was another's receipt")
+    assert app.effects.get(unknown.key).state == "ambiguous"
+    task = app.tasks.get(next(task.id for task in app.tasks.list(kind="bill") if task.key == "k3"))
+    app.close()
+    assert (task.delivery, task.execution) == ("queued", "unknown")
+    assert worked.verified().wrong == []
 
 
 # --- who may do what to the journal ---

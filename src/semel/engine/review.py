@@ -9,14 +9,16 @@ from typing import Any
 from semel.engine import declare
 from semel.engine.data import NotRecordable, Value, check_size
 from semel.engine.ledger import Desk, Ledger
+from semel.engine.pages import every_task
 from semel.engine.queue import check_name
 from semel.engine.requests import Request
 from semel.engine.runtime import current, inside
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
+from semel.machine import journal as j
 from semel.machine import keys, tasks
 from semel.machine.projection import EffectRow
-from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
+from semel.model import Confirmed, Conflict, Delivery, Json, NotFound, Refusal, Verdict
 
 PAYLOAD = Value(Any, "a signal's payload")
 
@@ -68,7 +70,21 @@ def resolve(
     command = e.Answer(row.key, name, by.strip(), version, result, reason, stopped)
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
     if name != "conflict":
-        yield from ledger.commit(tasks.Unblock(f"{name} by {by.strip()}", desk.clock.wall_ms()))
+        why = f"{name} by {by.strip()}"
+        yield from ledger.commit(tasks.Unblock(why, desk.clock.wall_ms()))
+        if row.stream != row.task:
+            yield from _others_go_on(desk, row, why, person(by))
+
+
+def _others_go_on(desk: Desk, row: EffectRow, why: str, actor: str) -> Generator[Request, Any, None]:
+    """The other tasks that wait for a person because of a shared key, as they do when its owner had ended (R8)."""
+    for task in list(every_task(desk.store, row.tenant, delivery=Delivery.BLOCKED)):
+        rows = desk.store.rows(task.tenant, task.task) if task.task != row.task else []
+        last = next((one for one in reversed(rows) if one.kind == j.Blocked.kind), None)
+        event = j.event_of(last.kind, last.body) if last is not None else None
+        if isinstance(event, j.Blocked) and event.key == row.key:
+            other = open_ledger(desk, task.tenant, task.task, actor)
+            yield from other.commit(tasks.Unblock(why, desk.clock.wall_ms()))  # refused if it has moved on: then it need not
 
 
 def no_agent(what: str) -> None:
