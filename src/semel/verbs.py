@@ -273,6 +273,21 @@ class Review(_Part):
         """The awaitable twin of `deny`."""
         await asyncio.to_thread(self.deny, key, by=by, reason=reason, seen=seen, tenant=tenant)
 
+    def correct(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """Take back a person's verdict that was wrong: it stays on record, a new entry reverses it, and the effect is unknown.
+
+        Refused if a provider or a sender said it, or if the effect was sent again since. seen: as in `approve`.
+        """
+        not_in_loop("app.review.correct", "await app.review.acorrect(...)")
+        review.no_agent("app.review.correct")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        drive.run(review.correct(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
+
+    async def acorrect(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """The awaitable twin of `correct`."""
+        await asyncio.to_thread(self.correct, key, by=by, reason=reason, seen=seen, tenant=tenant)
+
     def pending(self, *, tenant: str | None = None, limit: int = 100) -> Sequence[EffectView]:
         """What waits for approval, of tasks that are blocked for it, newest tasks first."""
         not_in_loop("app.review.pending", "await app.review.apending(...)")

@@ -43,6 +43,7 @@ def commands(task: tasks.Task) -> Iterator[tasks.Command]:
     if effect and effect.asked:
         yield from (e.Approve(KEY, "ann", effect.version, T), e.Deny(KEY, "ann", effect.version))
     if effect:
+        yield e.Reverse(KEY, "ann", effect.version, T)
         for verdict in ("confirmed", "not_found", "conflict", "unavailable"):
             yield e.Settle(KEY, token, verdict, "lookup:f", waited_ms=T)
             yield e.Settle(KEY, token, verdict, "person", waited_ms=T)
@@ -67,6 +68,7 @@ def shape(task: tasks.Task) -> object:
             bool(effect.conflict),
             effect.waiting,
             effect.denied is not None,
+            effect.word is not None,
         )
     return (task.delivery, task.execution, task.ending, bool(task.suspended), min(task.failures, 2), min(task.crashes, 2),
             task.alone, task.clean, facts)  # fmt: skip

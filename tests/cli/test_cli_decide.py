@@ -49,6 +49,32 @@ def test_not_found_takes_effect_after_settle_and_it_is_sent_again(office: Office
     assert "Attempt 2 asks for post again, since nothing had happened: submission 2" in told
 
 
+def test_a_verdict_is_taken_back_and_stays_on_record(office: Office) -> None:
+    key = office.effect("inv_cut", "post")["key"]
+    office.look("resolve", key, "--confirmed", '"letter 7"', "--by", "ann", "--reason", "it lies on the desk")
+    work(office)
+    done = re.sub(r"\s+", " ", office.look("correct", key[-8:], "--by", "bob", "--reason", "letter 7 is of inv_7").stdout)
+    assert "On record: bob takes back that post happened. The verdict stays where it stands" in done
+    assert "Its task has ended (acknowledged), and stays so" in done
+    told = re.sub(r"\s+", " ", office.look("why", key).stdout)
+    assert "that post happened: letter 7 is of inv_7. Nobody knows again whether it happened." in told
+    assert "ann says that it happened: it lies on the desk" in told and told.startswith("UNKNOWN")
+    assert office.effect("inv_cut", "post")["settled_by"] is None
+    assert office.look("verify").stdout.startswith("WHOLE")
+    again = office.look("correct", key, "--by", "bob", "--reason", "x", code=1)
+    assert "there is nothing to take back" in again.stderr
+    office.look("resolve", key, "--confirmed", '"letter 9"', "--by", "bob")
+    assert office.effect("inv_cut", "post")["state"] == "confirmed" and office.json("unknown")["unknown"] == []
+    assert sum(line.startswith("post inv_cut") for line in office.world) == 1
+
+
+def test_what_a_provider_said_is_not_taken_back(worked: Office) -> None:
+    key = worked.effect("inv_1", "charge")["key"]
+    done = worked.look("correct", key, "--by", "bob", "--reason", "too much", code=1)
+    assert "only a person's verdict can be taken back; undo it by its opposite" in done.stderr
+    assert "write --reason WHY" in worked.look("correct", key, "--by", "bob", code=2).stderr
+
+
 def test_a_conflict_stays_unknown(office: Office) -> None:
     key = office.effect("inv_cut", "post")["key"]
     done = office.look("resolve", key, "--conflict", "a letter of somebody else", "--by", "ann")

@@ -173,7 +173,7 @@ def test_json_has_stable_names(worked: Office) -> None:
     assert set(unknown["unknown"][0]["needs"]) == {"who", "text", "process_stopped"}
     dead = worked.json("dead")
     assert set(dead) == {"dead"} and [set(one) for one in dead["dead"]] == [DEAD, DEAD]
-    assert set(worked.json("verify")) == {"whole", "streams", "rows", "tables", "note", "wrong"}
+    assert set(worked.json("verify")) == {"whole", "streams", "rows", "tables", "heads", "note", "wrong"}
 
 
 def test_json_holds_whole_values_and_tokens_as_text(worked: Office) -> None:

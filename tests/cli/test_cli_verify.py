@@ -28,7 +28,7 @@ def test_a_store_after_a_days_work_is_whole(worked: Office) -> None:
     assert done.stdout.startswith("WHOLE  Every chain is intact: ")
     found = worked.json("verify")
     assert found["whole"] is True and found["wrong"] == [] and found["note"] == ""
-    assert found["tables"] == {"task": 8, "ready": 1, "inflight": 0, "effect": 11, "unknown": 1}
+    assert found["tables"] == {"task": 8, "ready": 1, "inflight": 0, "effect": 11, "unknown": 1, "task_key": 8}
     assert found["streams"] == 9  # eight tasks, and the tenant's one key
 
 
@@ -37,11 +37,11 @@ def test_a_store_after_a_days_work_is_whole(worked: Office) -> None:
     [
         (
             f"UPDATE journal SET body = replace(body, '1200', '9') WHERE stream = {OF_1} AND body LIKE '%1200%' AND seq > 1",
-            "chain", "(intended) was changed, or follows another row than it was written after",
+            "changed", "(intended) was changed, or follows another row than it was written after",
         ),
-        (f"UPDATE journal SET at = at + 1 WHERE stream = {OF_1} AND seq = 2", "chain", "row 2 (claimed) was changed"),
-        (f"UPDATE journal SET actor = 'person:eve' WHERE stream = {OF_1} AND seq = 1", "chain", "row 1 (enqueued) was changed"),
-        (f"DELETE FROM journal WHERE stream = {OF_1} AND seq = 3", "chain", "row 3 is missing (the next is 4)"),
+        (f"UPDATE journal SET at = at + 1 WHERE stream = {OF_1} AND seq = 2", "changed", "row 2 (claimed) was changed"),
+        (f"UPDATE journal SET actor = 'person:eve' WHERE stream = {OF_1} AND seq = 1", "changed", "row 1 (enqueued) was changed"),
+        (f"DELETE FROM journal WHERE stream = {OF_1} AND seq = 3", "removed", "row 3 is missing (the next is 4)"),
         (
             f"DELETE FROM journal WHERE stream = {OF_1} AND kind = 'finished'",
             "table", "delivery is 'acknowledged', the journal says 'leased'",
@@ -62,6 +62,11 @@ def test_a_store_after_a_days_work_is_whole(worked: Office) -> None:
         ("INSERT INTO inflight VALUES ('s', 'default', 't')", "size", "table inflight has 1 rows, the journal tells of 0"),
         ("DELETE FROM unknown", "table", "is unknown, and the queue does not say so"),
         ("INSERT INTO unknown VALUES ('default', 'sml_x', 't', 'theft', 1)", "table", "table unknown: this theft is not unknown"),
+        (
+            f"DELETE FROM journal WHERE stream = {OF_1} AND kind = 'finished'", "truncated",
+            "and its table knows row",
+        ),
+        ("INSERT INTO task_key VALUES ('default', 'bill', 'inv_9', 't')", "size", "table task_key has 9 rows"),
         ("UPDATE task_key SET task = 'another' WHERE key = 'inv_r'", "key", "the key 'inv_r' of reword belongs to another"),
     ],
 )  # fmt: skip

@@ -168,6 +168,7 @@ ALL: list[j.Happened] = [
     j.Asked("sml_b", "wire", TASK, 1, 2, {"a": 1}, "d"), j.Drifted("sml_b", {"a": 2}, "e", 1),
     j.Approved("sml_b", "ann", "f", "agreed", {"a": 3}, 99_000), j.Asked("sml_b", "wire", TASK, 2),
     j.Denied("sml_b", "bob", "not ours"), j.Spent(1, "0.03", 1200),
+    j.Reversed(KEY, "bob", 9, "confirmed", "another receipt", (1,)),
     j.Bound({"account": "alice"}), j.Bound({"account": "bob"}, "ann"),
     j.Mismatched("account is bound to 'alice', and 'bob' is observed", "sml_b", "wire", {"account": "bob"}),
 ]  # fmt: skip

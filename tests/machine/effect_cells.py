@@ -341,6 +341,58 @@ def observed_not_found() -> Bench:
     return lost_observed().do(settle, BOUND)
 
 
+def said_confirmed() -> Bench:
+    """A person said that it happened."""
+    found = ended()
+    return found.do(e.Answer(KEY, "confirmed", "alice", found.seq, "msg-1"))
+
+
+def said_confirmed_in_conflict() -> Bench:
+    """A person said so of what a lookup had found to be something else."""
+    found = conflict()
+    return found.do(e.Answer(KEY, "confirmed", "alice", found.seq, "msg-1"))
+
+
+def said_confirmed_told() -> Bench:
+    """And then its sender reported the same (R2)."""
+    found = fenced()
+    return found.do(e.Answer(KEY, "confirmed", "alice", found.seq, "msg-1")).do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
+
+
+def said_not_found() -> Bench:
+    """A person said that it did not happen, and settle has been watched."""
+    return answered().do(e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9))
+
+
+def said_not_found_sent() -> Bench:
+    return said_not_found().do(intend())
+
+
+def said_not_found_sent_disproved() -> Bench:
+    """It was sent again, and that did nothing: the first is as little to be taken back."""
+    return said_not_found_sent().do(e.Disprove(KEY, 2, SECOND, "connection refused"))
+
+
+def reverse(bench: Bench) -> e.Reverse:
+    """A person takes back what they see."""
+    return e.Reverse(KEY, "bob", bench.effect.version if bench.effect else 0, 100, "another receipt")
+
+
+def taken_back() -> Bench:
+    found = said_confirmed()
+    return found.do(reverse(found))
+
+
+def taken_back_in_conflict() -> Bench:
+    found = said_confirmed_in_conflict()
+    return found.do(reverse(found))
+
+
+def taken_back_not_found() -> Bench:
+    found = said_not_found()
+    return found.do(reverse(found))
+
+
 STATES: dict[str, Callable[[], Bench]] = {
     build.__name__: build
     for build in (
@@ -355,6 +407,9 @@ STATES: dict[str, Callable[[], Bench]] = {
         asked, asked_of_two, asked_by_two_tasks, half_approved, approved, approved_for_a_while, approved_edited, denied,
         denied_approved, approved_submitted, approved_disproved, approved_lost, approved_not_found, approved_declined,
         approved_confirmed, asked_after_disproof, submitted_observed, lost_observed, observed_not_found,
+        approved_confirmed, asked_after_disproof, said_confirmed, said_confirmed_in_conflict, said_confirmed_told,
+        said_not_found, said_not_found_sent, said_not_found_sent_disproved, taken_back, taken_back_in_conflict,
+        taken_back_not_found,
     )
 }  # fmt: skip
 
@@ -424,6 +479,8 @@ COMMANDS: dict[str, Make] = {
     "approve_stale": _approve("bob", behind=1),
     "deny": lambda effect: e.Deny(KEY, "bob", effect.version if effect else 0),
     "deny_stale": lambda effect: e.Deny(KEY, "bob", (effect.version if effect else 0) - 1),
+    "reverse": lambda effect: e.Reverse(KEY, "bob", effect.version if effect else 0, 100),
+    "reverse_stale": lambda effect: e.Reverse(KEY, "bob", (effect.version if effect else 0) - 1, 100),
     "confirm": _of_last(lambda n, token: e.Confirm(KEY, n, token, "msg-1")),
     "confirm_unrecorded": _of_last(lambda n, token: e.Confirm(KEY, n, token, unrecorded="2 MiB")),
     "confirm_first": lambda _: e.Confirm(KEY, 1, FIRST, "msg-1"),

@@ -141,16 +141,17 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
         "credit": lambda: e.Credit(key, sub, token),
         "answer": lambda: e.Answer(key, ("confirmed", "not_found", "conflict")[n % 3], "alice",
                                    (known.version if known else 0) - (n % 5 == 0), stopped=bool(n % 2)),
+        "reverse": lambda: e.Reverse(key, "bob", (known.version if known else 0) - (n % 5 == 0), at),
     }  # fmt: skip
     return made[name]()  # type: ignore[no-any-return]
 
 
 # Legal moves are rare among random ones: those that lead on are offered more often.
-NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 2 + [
+NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 4 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
     "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
-    "settle", "settle", "credit", "answer", "spend", "exceed",
-    "settle", "settle", "credit", "answer", "bind", "bind", "observed", "observed", "mismatch", "anew",
+    "settle", "settle", "credit", "credit", "credit", "answer", "answer", "spend", "exceed", "reverse", "reverse",
+    "bind", "bind", "observed", "observed", "mismatch", "anew",
 ]  # fmt: skip
 MOVES = st.lists(
     st.tuples(st.sampled_from(NAMES), st.integers(0, 59), st.sampled_from([0, 0, 0, 0, 1])), min_size=12, max_size=45

@@ -190,12 +190,25 @@ def unknown_observed_other() -> SharedBench:
     return bench.do(OTHER, e.Lose(SHARED, *bench.last, "ReadTimeout", ended=True))
 
 
+def said_confirmed_other() -> SharedBench:
+    """A person said that it happened."""
+    bench = unknown_other()
+    return bench.do(OTHER, e.Answer(SHARED, "confirmed", "alice", bench.key.version))
+
+
+def taken_back_other() -> SharedBench:
+    """And a person took that back."""
+    bench = said_confirmed_other()
+    return bench.do(OTHER, e.Reverse(SHARED, "bob", bench.key.version, NOW))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
         asked_other, asked_both, approved_other, denied_other, unknown_observed_other,
+        asked_other, asked_both, approved_other, denied_other, said_confirmed_other, taken_back_other,
     )
 }  # fmt: skip
 
@@ -266,6 +279,7 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "approve": lambda b, _: e.Approve(SHARED, "bob", b.key.version, NOW),
     "approve_stale": lambda b, _: e.Approve(SHARED, "bob", b.key.version - 1, NOW),
     "deny": lambda b, _: e.Deny(SHARED, "bob", b.key.version),
+    "reverse": lambda b, _: e.Reverse(SHARED, "bob", b.key.version, NOW),
     "answer_stale": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version - 1),
 }
 

@@ -251,6 +251,14 @@ def acknowledged() -> TaskBench:
     return bench.do(t.Finish(bench.token, "sent"))
 
 
+def acknowledged_taken_back() -> TaskBench:
+    """It ended on a person's word, which was taken back: it stays ended, and its effect is unknown (R21)."""
+    bench = blocked_unknown()
+    bench.do(e.Answer(K1, "confirmed", "alice", bench.task.effects[K1].version), claim())
+    bench.do(t.Finish(bench.token, "sent"))
+    return bench.do(e.Reverse(K1, "bob", bench.task.effects[K1].version, NOW))
+
+
 def cancelled() -> TaskBench:
     return queued().do(t.Cancel("by alice", NOW))
 
@@ -386,7 +394,8 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
-        acknowledged, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting, queued_signalled,
+        acknowledged, acknowledged_taken_back, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting,
+        queued_signalled,
         leased_signalled, leased_signalled_early, leased_awake, leased_gave_up, leased_rich, leased_over, leased_over_late,
         leased_over_unknown, leased_over_submitted, leased_over_shared_unknown, leased_over_cancelled, queued_over,
         dead_lettered_over, leased_replayed_over,

@@ -59,6 +59,7 @@ DECIDING: dict[type, set[str]] = {
     e.Answer: {"verdict", "seen", "stopped"},
     e.Approve: {"by", "seen", "at", "args"},
     e.Deny: {"seen"},
+    e.Reverse: {"seen"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
     e.Intend: {"name", "args", "attempt", "token", "session", "occurrence", "generation", "timeout_ms", "unfenced",
@@ -74,6 +75,7 @@ WRITTEN_DOWN: dict[type, set[str]] = {
     e.Answer: {"by", "result", "reason"},
     e.Approve: {"reason", "digest", "expires"},
     e.Deny: {"by", "reason"},
+    e.Reverse: {"by", "reason", "at"},
 }  # fmt: skip
 
 
@@ -118,16 +120,21 @@ def test_a_refusal_is_named_and_says_why() -> None:
 
 
 def test_no_cell_unsays_what_is_on_record() -> None:
-    """Whatever is decided: a submission is never opened again, and what is known of a sender, or confirmed, stays known."""
-    for name, (before, _, decided) in DECIDED.items():
+    """Whatever is decided: a submission is never opened again, and what is known of a sender, or confirmed, stays known.
+
+    But for what a person said: that may be taken back by one, and what it had closed is open again, and unknown.
+    """
+    for name, (before, command, decided) in DECIDED.items():
         if before is None or isinstance(decided, Refusal):
             continue
         after = c.apply_all(before, decided.events)
         assert after is not None
-        assert (after.confirmed or not before.confirmed) and after.version == before.version + len(decided.events), name
+        back = isinstance(command, e.Reverse)
+        assert not back or (before.word is not None and after.unknown and len(after.sent) == before.word.sent), name
+        assert (after.confirmed or not before.confirmed or back) and after.version == before.version + len(decided.events), name
         assert after.evidence[: len(before.evidence)] == before.evidence, name
         for was, now in zip(before.sent, after.sent, strict=False):
-            assert was.open or not now.open, name
+            assert was.open or not now.open or (back and now.lost), name
             assert all(getattr(now, fact) for fact in ("lost", "ended", "fenced", "dead", "unfenced") if getattr(was, fact)), name
             assert (now.n, now.task, now.attempt, now.token, now.at) == (was.n, was.task, was.attempt, was.token, was.at), name
 

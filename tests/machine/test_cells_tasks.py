@@ -71,7 +71,8 @@ def test_no_task_cell_leaves_an_ended_task_with_an_open_effect() -> None:
         if isinstance(decided, Refusal):
             continue
         left = task_cells.after(bench.task, decided.events)
-        if left.ended:
+        taken_back = bench.task.ended and bench.task.unknown  # a person's word of it: it stays ended
+        if left.ended and not taken_back:
             assert not [effect.key for effect in left.effects.values() if effect.open], name
             assert not left.unknown and not left.submitted and not left.session, name
 

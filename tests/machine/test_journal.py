@@ -23,6 +23,7 @@ DATA = st.recursive(
 STRATEGIES: dict[Any, st.SearchStrategy[Any]] = {
     str: TEXT, int: st.integers(-(2**63), 2**63), int | None: st.none() | st.integers(), bool: st.booleans(), Any: DATA,
     tuple[str, ...]: st.lists(TEXT, max_size=3).map(tuple),
+    tuple[int, ...]: st.lists(st.integers(1, 9), max_size=3).map(tuple),
 }  # fmt: skip
 
 

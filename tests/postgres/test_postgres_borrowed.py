@@ -87,7 +87,7 @@ def test_it_is_real_with_the_callers_commit_and_a_rollback_leaves_nothing(app: s
     bill.using(transaction=own).enqueue("o2")
     own.rollback()
     assert keys(app) == ["o1"] and orders(app, own) == [("o1",)]
-    assert app.runtime.desk.store.sizes() == {"task": 1, "ready": 1, "inflight": 0, "effect": 0, "unknown": 0}
+    assert app.runtime.desk.store.sizes() == {"task": 1, "ready": 1, "inflight": 0, "effect": 0, "unknown": 0, "task_key": 1}
 
 
 def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, own: Any) -> None:

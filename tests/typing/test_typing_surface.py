@@ -29,6 +29,7 @@ PARTS: dict[str, tuple[list[str], list[str]]] = {
     "review.resolve": (["key", "verdict"], ["by", "reason"]),
     "review.approve": (["key"], ["by", "reason"]),
     "review.deny": (["key"], ["by", "reason"]),
+    "review.correct": (["key"], ["by", "reason"]),
     "review.replay": (["of"], ["from_step", "by"]),
     "review.cancel": (["of"], ["by"]),
 }
@@ -266,6 +267,7 @@ class Called:
             "Review.resolve": lambda: app.review.resolve("k", semel.NotFound(), by="me"),
             "Review.approve": lambda: app.review.approve("k", by="me"),
             "Review.deny": lambda: app.review.deny("k", by="me"),
+            "Review.correct": lambda: app.review.correct("k", by="me", reason="x"),
             "Review.pending": app.review.pending,
             "Review.replay": lambda: app.review.replay("t", by="me"),
             "Review.cancel": lambda: app.review.cancel("t", by="me"),

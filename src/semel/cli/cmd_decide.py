@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, cost, decide, identity, output, reach, restore
+from semel.cli import approvals, correction, cost, decide, identity, output, reach, restore
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
 from semel.cli.options import (
     AppOpt,
@@ -139,6 +139,38 @@ def deny(
             output.emit(approvals.decided_data(desk, after))
         else:
             output.say(approvals.denied_words(desk, after, name))
+
+
+@cli.command(rich_help_panel=DECIDE)
+def correct(
+    key: KeyArg,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    seen: SeenOpt = None,
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Take back a person's verdict that was wrong.
+
+    It stays on record; a new entry reverses it, and the effect is unknown again.
+    """
+    name = decide.who(by)
+    if not reason.strip():
+        raise Misuse("a correction is on record for ever, and says what was wrong: write --reason WHY")
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        before = approvals.subject(desk, key, tenant)
+        if not as_json:
+            decide.present(desk, before)
+        version = before.version if seen is None else seen
+        app.review.correct(before.found.id, by=name, reason=reason, seen=version, tenant=before.found.tenant)
+        after = approvals.subject(desk, before.found.id, before.found.tenant)
+        if as_json:
+            output.emit(correction.as_data(desk, before, after))
+        else:
+            for sentence in correction.words(desk, before, after, name):
+                output.say(sentence)
 
 
 @cli.command(rich_help_panel=DECIDE)

@@ -7,13 +7,14 @@ import importlib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from semel.app import App
 from semel.cli.output import clipped
+from semel.engine.pages import every_effect, every_task
 from semel.errors import Misuse, SemelError
 from semel.machine.projection import EffectRow, TaskRow
 from semel.store.contract import Store
@@ -21,7 +22,6 @@ from semel.store.places import Place, place_of
 
 DEFAULT_STORE = "sqlite:///semel.db"
 LEAST_PART = 4  # characters of an id that somebody types: fewer are too easily another's
-PAGE = 10_000
 SHOWN = 6
 _MISTAKES = (SyntaxError, ImportError, NameError, AttributeError, TypeError)  # starting again changes nothing
 
@@ -237,22 +237,3 @@ def _part_of(text: str, id: str) -> bool:
     if len(text) < LEAST_PART:
         return text == id
     return id.startswith(text) or id.endswith(text) or id.removeprefix("sml_").startswith(text)
-
-
-def every_task(store: Store, tenant: str | None = None, *, delivery: str = "") -> Iterator[TaskRow]:
-    """All tasks, newest first, page by page. Ids are unique over tenants, so one may go on after the last."""
-    return _pages(lambda after: store.tasks(tenant, delivery=delivery, after=after, limit=PAGE), lambda row: row.task)
-
-
-def every_effect(store: Store, tenant: str | None = None) -> Iterator[EffectRow]:
-    """All effects, page by page: their keys hold the tenant, so no two are the same."""
-    return _pages(lambda after: store.effects(tenant, after=after, limit=PAGE), lambda row: row.key)
-
-
-def _pages(page: Callable[[str], list[Any]], name: Callable[[Any], str]) -> Iterator[Any]:
-    after = ""
-    while rows := page(after):
-        yield from rows
-        if len(rows) < PAGE:
-            return
-        after = name(rows[-1])

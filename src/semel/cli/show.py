@@ -12,10 +12,11 @@ from semel.app import App
 from semel.cli import cost, identity, why
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
-from semel.cli.reach import Found, every_task, reading
+from semel.cli.reach import Found, reading
 from semel.cli.tell import Line, Past
 from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
+from semel.engine.pages import every_task
 from semel.engine.session import read_effect
 from semel.machine import effects as e
 from semel.machine import journal as j

@@ -427,6 +427,13 @@ def _denied(t: Teller, row: Row, x: j.Denied, name: str, past: Past) -> tuple[st
     return _ended(f"{x.by} denies {name}: it is not sent" + (f": {x.reason}" if x.reason else "")), ()
 
 
+def _reversed(t: Teller, row: Row, x: j.Reversed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    past.settled, past.answered = None, ("", "")
+    said = "happened" if x.verdict == "confirmed" else "did not happen"
+    text = _ended(f"{x.by} takes back, of row {x.seq}, that {name} {said}" + (f": {x.reason}" if x.reason else ""))
+    return f"{text} Nobody knows again whether it happened.", ()
+
+
 def _drifted(t: Teller, row: Row, x: j.Drifted, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
     past.drifts += 1
     if past.now is not None and not past.now.confirmed:
@@ -454,4 +461,5 @@ _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Det
     j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
     j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
     j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied,
+    j.Reversed: _reversed,
 }  # fmt: skip

@@ -11,15 +11,17 @@ from semel.engine.data import NotRecordable, Value, check_size
 from semel.engine.identity import checked
 from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, Ledger
+from semel.engine.pages import every_task
 from semel.engine.queue import check_name
 from semel.engine.requests import Request
 from semel.engine.runtime import current, inside
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
+from semel.machine import journal as j
 from semel.machine import keys, tasks
 from semel.machine import redaction as r
 from semel.machine.projection import EffectRow
-from semel.model import Confirmed, Conflict, Json, NotFound, Refusal, Verdict
+from semel.model import Confirmed, Conflict, Delivery, Json, NotFound, Refusal, Verdict
 
 PAYLOAD = Value(Any, "a signal's payload")
 
@@ -73,7 +75,21 @@ def resolve(
     command = e.Answer(row.key, name, by.strip(), version, result, reason, stopped)
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
     if name != "conflict":
-        yield from ledger.commit(tasks.Unblock(f"{name} by {by.strip()}", desk.clock.wall_ms()))
+        why = f"{name} by {by.strip()}"
+        yield from ledger.commit(tasks.Unblock(why, desk.clock.wall_ms()))
+        if row.stream != row.task:
+            yield from _others_go_on(desk, row, why, person(by))
+
+
+def _others_go_on(desk: Desk, row: EffectRow, why: str, actor: str) -> Generator[Request, Any, None]:
+    """The other tasks that wait for a person because of a shared key, as they do when its owner had ended (R8)."""
+    for task in list(every_task(desk.store, row.tenant, delivery=Delivery.BLOCKED)):
+        rows = desk.store.rows(task.tenant, task.task) if task.task != row.task else []
+        last = next((one for one in reversed(rows) if one.kind == j.Blocked.kind), None)
+        event = j.event_of(last.kind, last.body) if last is not None else None
+        if isinstance(event, j.Blocked) and event.key == row.key:
+            other = open_ledger(desk, task.tenant, task.task, actor)
+            yield from other.commit(tasks.Unblock(why, desk.clock.wall_ms()))  # refused if it has moved on: then it need not
 
 
 def no_agent(what: str) -> None:
@@ -141,6 +157,16 @@ def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) 
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
     keep_out(ledger, row, reason)
     command = e.Deny(row.key, by.strip(), row.version if seen is None else seen, reason)
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
+def correct(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
+    """A person takes back a person's verdict: a new entry, and the effect is unknown again."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise Misuse("a correction says what was wrong: reason='the receipt was of another invoice'")
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    version = row.version if seen is None else seen
+    command = e.Reverse(row.key, by.strip(), version, desk.clock.wall_ms(), reason.strip())
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
 
 

@@ -177,6 +177,17 @@ class Deny:
 
 
 @dataclass(frozen=True, slots=True)
+class Reverse:
+    """A person takes back the last verdict of a person. seen: the version that they looked at. at: now, in milliseconds."""
+
+    key: str
+    by: str
+    seen: int
+    at: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
 
@@ -199,5 +210,6 @@ class Void:
 
 
 EffectCommand = (
-    Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Void
-)
+    Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Reverse
+    | Void
+)  # fmt: skip

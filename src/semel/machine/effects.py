@@ -14,6 +14,7 @@ For one key the world changes at most once, and what cannot be proved is called 
 | ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
 | submitted, ambiguous     | void: an `Atomic` submission's place is taken (R7) | as after its disproof                  |
 | confirmed                | intend                                             | the recorded result, or a refusal (R9) |
+| confirmed, not_attempted | reverse: the person's verdict that said so         | ambiguous                              |
 | (none), not_attempted    | intend, of what a person must approve              | not_attempted: asked for, not sent     |
 
 The state is not stored: it is read off the submissions, so no event can set it wrongly.
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semel.machine import approvals, identity
+from semel.machine import approvals, identity, reversal
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
@@ -40,6 +41,7 @@ from semel.machine.commands import (
     MarkUnfenced,
     Names,
     NoteSenderGone,
+    Reverse,
     Settle,
     Void,
 )
@@ -58,6 +60,7 @@ __all__ = [
     "Answer",
     "Approve",
     "Deny",
+    "Reverse",
     "Credit",
     "Void",
     "EffectCommand",
@@ -121,7 +124,7 @@ class Effect:
     """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
 
     asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
-    wait for it; args, digest: what is sent, which they may have edited (R21).
+    wait for it; args, digest: what is sent, which they may have edited (R21); word: the verdict that a person may take back.
     """
 
     key: str
@@ -150,6 +153,7 @@ class Effect:
     askers: frozenset[str] = frozenset()
     approvals: tuple[j.Approved, ...] = ()
     denied: j.Denied | None = None
+    word: reversal.Word | None = None
     version: int = 0
 
     @property
@@ -277,6 +281,9 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
     if isinstance(command, Approve | Deny):
         said = approvals.decided(effect, command)
         return said if isinstance(said, Refusal) else Decision((said,))
+    if isinstance(command, Reverse):
+        back = reversal.decided(effect, command)
+        return back if isinstance(back, Refusal) else Decision((back,))
     return _answer(effect, command)
 
 
@@ -517,6 +524,7 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
     if effect is None:
         return None  # a call that was declined before anything was on record
     effect = replace(effect, version=seq)
+    effect = replace(effect, word=reversal.word_of(effect, event))
     if isinstance(event, j.Confirmed):
         return _sub(
             replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict=""),
@@ -559,6 +567,8 @@ def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
+    if isinstance(event, j.Reversed):
+        return reversal.taken_back(effect, event)
     return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
 
 

@@ -46,6 +46,7 @@ __all__ = [
     "Paused",
     "Replayed",
     "Resumed",
+    "Reversed",
     "SenderGone",
     "Signalled",
     "Spent",
@@ -445,6 +446,21 @@ class Denied(OfEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class Reversed(OfEffect):
+    """A person takes back the verdict of a person, which stands at `seq` of this stream and stays there.
+
+    reopens: the submissions that it had closed; their outcome is unknown again.
+    """
+
+    kind: ClassVar[str] = "reversed"
+    by: str
+    seq: int
+    verdict: str  # confirmed, not_found
+    reason: str = ""
+    reopens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Drifted(OfEffect):
     """The same intent in other words: what was recorded was given (R9), or, approved by a person, was sent (R21)."""
 
@@ -538,7 +554,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost,
-        Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan,
+        Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Drifted, Declined, Assumed, EpochBegan,
         EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Void,
     )
 }  # fmt: skip

@@ -184,6 +184,9 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
 
 def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decided: e.Decision) -> tuple[j.Happened, ...]:
     """A person's decision unblocks its task in the same change: a crash between the two would strand it."""
+    if isinstance(command, e.Reverse):  # what is unknown again is looked into at once, whatever the task waits for
+        idle = task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
+        return (j.Unblocked(f"a verdict was taken back by {command.by}", command.at),) if idle else ()
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
     elif isinstance(command, e.Approve | e.Deny):
@@ -492,8 +495,9 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
         names = names.set(after.name, names.get(after.name, 0) + 1)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
+    waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
     return replace(
-        task, effects=task.effects.set(event.key, after), names=names,
+        task, execution=Execution.UNKNOWN if waits else task.execution, effects=task.effects.set(event.key, after), names=names,
         submitted=task.submitted | key if in_flight else task.submitted - key,
         unknown=task.unknown | key if after.unknown else task.unknown - key,
     )  # fmt: skip

@@ -371,12 +371,16 @@ class Store(Protocol):
         """(tenant, stream), in order: to walk the whole journal."""
         ...
 
+    def heads(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, int, bytes]]:
+        """(tenant, stream, seq, hash) of the last row of each stream, in the order of `streams`."""
+        ...
+
     def holds(self, tables: Tables) -> list[str]:
         """Which of these rows the tables do not hold, exactly so: a sentence each."""
         ...
 
     def sizes(self) -> dict[str, int]:
-        """How many rows each table has: task, ready, inflight, effect, unknown."""
+        """How many rows each table has: task, ready, inflight, effect, unknown, task_key."""
         ...
 
     def changed(self) -> int:

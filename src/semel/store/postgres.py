@@ -433,6 +433,10 @@ class Postgres:
         """All streams, in order, a page at a time."""
         return [(row[0], row[1]) for row in self._all("streams", (*after, limit))]
 
+    def heads(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, int, bytes]]:
+        """Where all streams stand, in order, a page at a time."""
+        return [(row[0], row[1], row[2], bytes(row[3])) for row in self._all("heads_after", (*after, limit))]
+
     def holds(self, tables: Tables) -> list[str]:
         """Which of these rows the tables do not hold exactly so."""
         wrong = []
@@ -455,7 +459,7 @@ class Postgres:
 
     def sizes(self) -> dict[str, int]:
         """How many rows each table has."""
-        return dict(zip(("task", "ready", "inflight", "effect", "unknown"), self._one("sizes"), strict=True))
+        return dict(zip(("task", "ready", "inflight", "effect", "unknown", "task_key"), self._one("sizes"), strict=True))
 
     def changed(self) -> int:
         """Moves soon after another process has written, if the hint came through (`pglisten`)."""

@@ -374,6 +374,10 @@ class SQLite:
         """All streams, in order, a page at a time."""
         return [(row[0], row[1]) for row in self._reader.all("streams", (*after, limit))]
 
+    def heads(self, after: tuple[str, str], limit: int) -> list[tuple[str, str, int, bytes]]:
+        """Where all streams stand, in order, a page at a time."""
+        return [(row[0], row[1], row[2], bytes(row[3])) for row in self._reader.all("heads_after", (*after, limit))]
+
     def holds(self, tables: Tables) -> list[str]:
         """Which of these rows the tables do not hold exactly so."""
         wrong = []
@@ -396,7 +400,7 @@ class SQLite:
 
     def sizes(self) -> dict[str, int]:
         """How many rows each table has."""
-        return dict(zip(("task", "ready", "inflight", "effect", "unknown"), self._reader.one("sizes"), strict=True))
+        return dict(zip(("task", "ready", "inflight", "effect", "unknown", "task_key"), self._reader.one("sizes"), strict=True))
 
     def changed(self) -> int:
         """SQLite's own counter of other connections' commits."""

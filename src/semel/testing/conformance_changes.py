@@ -148,7 +148,7 @@ class Changes:
         )
         assert one(store, Stream("s").then(tables=tables)[0]) == Stale("s")
         assert one(store, Stream("u").then(tables=tables, guard=Guard("nobody", store.info.epoch, 0))[0]) != Landed()
-        assert store.sizes() == {"task": 0, "ready": 0, "inflight": 0, "effect": 0, "unknown": 0}
+        assert store.sizes() == {"task": 0, "ready": 0, "inflight": 0, "effect": 0, "unknown": 0, "task_key": 0}
 
     def test_a_change_of_two_streams_lands_in_both_or_in_neither(self, make_store: Make) -> None:
         store = make_store()

@@ -34,7 +34,7 @@ def write(store: Store, *many: Tables) -> None:
 def sizes(store: Store, **but: int) -> bool:
     """Whether the tables are empty, but for those."""
     found = store.sizes()
-    return found == {"task": 0, "ready": 0, "inflight": 0, "effect": 0, "unknown": 0} | but
+    return found == {"task": 0, "ready": 0, "inflight": 0, "effect": 0, "unknown": 0, "task_key": 0} | but
 
 
 class Projections:
@@ -229,6 +229,10 @@ class Projections:
         assert store.streams(("", ""), 3) == names[:3]
         assert store.streams(names[2], 3) == names[3:]
         assert store.streams(names[3], 3) == []
+        heads = store.heads(("", ""), 10)
+        assert [head[:2] for head in heads] == names
+        assert all((seq, hash) == store.head(tenant, stream) for tenant, stream, seq, hash in heads)
+        assert store.heads(names[1], 1) == heads[2:3] and store.heads(names[3], 3) == []
 
     def test_the_next_due_is_the_earliest_of_any_priority(self, make_store: Make) -> None:
         store = make_store()

@@ -332,6 +332,16 @@ SELECT state, count(*) FROM semel.effect WHERE (%(tenant)s::text IS NULL OR tena
 -- name: streams
 SELECT DISTINCT tenant, stream FROM semel.journal WHERE (tenant, stream) > (%s::text, %s::text) ORDER BY tenant, stream LIMIT %s;
 
+-- name: heads_after
+SELECT s.tenant, s.stream, h.seq, h.hash
+FROM (
+    SELECT DISTINCT j.tenant, j.stream FROM semel.journal j WHERE (j.tenant, j.stream) > (%s::text, %s::text)
+    ORDER BY j.tenant, j.stream LIMIT %s
+) AS s
+CROSS JOIN LATERAL (
+    SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = s.tenant AND j.stream = s.stream ORDER BY j.seq DESC LIMIT 1
+) AS h ORDER BY s.tenant, s.stream;
+
 -- name: has_ready
 SELECT 1 FROM semel.ready WHERE queue = %s AND kind = %s AND rank = %s AND due = %s AND tenant = %s AND task = %s;
 
@@ -357,7 +367,7 @@ SELECT fenced, count(*) FROM semel.session GROUP BY fenced;
 
 -- name: sizes
 SELECT (SELECT count(*) FROM semel.task), (SELECT count(*) FROM semel.ready), (SELECT count(*) FROM semel.inflight),
-       (SELECT count(*) FROM semel.effect), (SELECT count(*) FROM semel.unknown);
+       (SELECT count(*) FROM semel.effect), (SELECT count(*) FROM semel.unknown), (SELECT count(*) FROM semel.task_key);
 
 -- name: listen
 LISTEN semel;

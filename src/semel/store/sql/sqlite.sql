@@ -176,6 +176,12 @@ SELECT state, count(*) FROM effect WHERE (?1 IS NULL OR tenant = ?1) GROUP BY st
 -- name: streams
 SELECT DISTINCT tenant, stream FROM journal WHERE (tenant, stream) > (?, ?) ORDER BY tenant, stream LIMIT ?;
 
+-- name: heads_after
+SELECT s.tenant, s.stream, j.seq, j.hash
+FROM (SELECT DISTINCT tenant, stream FROM journal WHERE (tenant, stream) > (?, ?) ORDER BY tenant, stream LIMIT ?) AS s
+CROSS JOIN journal j ON j.tenant = s.tenant AND j.stream = s.stream
+  AND j.seq = (SELECT max(l.seq) FROM journal l WHERE l.tenant = s.tenant AND l.stream = s.stream);
+
 -- name: has_ready
 SELECT 1 FROM ready WHERE queue = ? AND kind = ? AND rank = ? AND due = ? AND tenant = ? AND task = ?;
 
@@ -200,4 +206,4 @@ SELECT fenced, count(*) FROM session GROUP BY fenced;
 
 -- name: sizes
 SELECT (SELECT count(*) FROM task), (SELECT count(*) FROM ready), (SELECT count(*) FROM inflight),
-       (SELECT count(*) FROM effect), (SELECT count(*) FROM unknown);
+       (SELECT count(*) FROM effect), (SELECT count(*) FROM unknown), (SELECT count(*) FROM task_key);

@@ -1,0 +1,46 @@
+"""Tables and streams of a store, all of them, a page at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from semel.machine.projection import EffectRow, TaskRow
+from semel.store.contract import Store
+
+PAGE = 10_000
+
+
+def every_task(store: Store, tenant: str | None = None, *, delivery: str = "") -> Iterator[TaskRow]:
+    """All tasks, newest first, page by page. Ids are unique over tenants, so one may go on after the last."""
+    return _pages(lambda after: store.tasks(tenant, delivery=delivery, after=after, limit=PAGE), lambda row: row.task)
+
+
+def every_effect(store: Store, tenant: str | None = None) -> Iterator[EffectRow]:
+    """All effects, page by page: their keys hold the tenant, so no two are the same."""
+    return _pages(lambda after: store.effects(tenant, after=after, limit=PAGE), lambda row: row.key)
+
+
+def _pages(page: Callable[[str], list[Any]], name: Callable[[Any], str]) -> Iterator[Any]:
+    after = ""
+    while rows := page(after):
+        yield from rows
+        if len(rows) < PAGE:
+            return
+        after = name(rows[-1])
+
+
+def every_stream(store: Store) -> Iterator[tuple[str, str]]:
+    """(tenant, stream) of all streams, in order."""
+    after = ("", "")
+    while page := store.streams(after, PAGE):
+        yield from page
+        after = page[-1]
+
+
+def every_head(store: Store) -> Iterator[tuple[str, str, int, bytes]]:
+    """(tenant, stream, seq, hash) of the last row of each stream, in order."""
+    after = ("", "")
+    while page := store.heads(after, PAGE):
+        yield from page
+        after = page[-1][:2]
