@@ -148,7 +148,10 @@ def _version_of(place: Place) -> int:
     if place.where == ":memory:":
         raise Misuse("a store in memory lives in its own process alone; name one in a file: --store sqlite:///agent.db")
     path = Path(place.where)
-    return sqlitefile.SCHEMA if path.exists() and path.stat().st_size else 0
+    if not (path.exists() and path.stat().st_size):
+        return 0
+    with path.open("rb") as file:  # without opening it as a database: another's is refused later, in words
+        return int.from_bytes(file.read(64)[60:], "big") or sqlitefile.SCHEMA
 
 
 def migrated_data(done: Migrated) -> dict[str, Json]:

@@ -9,6 +9,7 @@ from typing import Any
 from semel.cli.output import clock, duration, moment, short
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine import tasks
 from semel.machine.journal import Row
 from semel.model import EffectState, Json
 
@@ -268,6 +269,23 @@ def _window_closed(t: Teller, row: Row, x: j.WindowClosed) -> tuple[str, tuple[D
     return _ended(said) + " Tasks that come from now on are new.", ()
 
 
+def _pruned(t: Teller, row: Row, x: j.Pruned) -> tuple[str, tuple[Detail, ...]]:
+    rows = "The row before this one was" if x.rows == 1 else f"The {x.rows} rows before this one were"
+    why = f": {x.reason}" if x.reason else ""
+    said = _ended(f"{rows} exported and pruned by {person_of(row.actor)}{why}")
+    if x.task is not None:
+        known = tasks.apply(tasks.Task(), x, row.at)
+        t._attempts[row.stream] = known.attempt
+        effects = list(known.effects.values())
+    else:
+        shared = tasks.apply_key(tasks.Key(), x, row.at).effect
+        effects = [shared] if shared is not None else []
+    for effect in effects:
+        t._names[effect.key] = effect.name
+        t.past[effect.key] = Past(now=effect)
+    return f"{said} What was proved is remembered: keys, digests and results. Steps, and the words of what was done, are not.", ()
+
+
 def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Detail, ...]]:
     said = f"{person_of(row.actor)} lifts the doubt of epoch {x.epoch}: {x.why}"
     return _ended(said) + " Nothing is looked for any more.", ()
@@ -279,7 +297,7 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
     j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
-    j.Void: _void,
+    j.Void: _void, j.Pruned: _pruned,
 }  # fmt: skip
 
 

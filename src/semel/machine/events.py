@@ -41,6 +41,7 @@ __all__ = [
     "Lost",
     "OfEffect",
     "Parked",
+    "Pruned",
     "Replayed",
     "SenderGone",
     "Signalled",
@@ -468,12 +469,27 @@ class Void(Happened):
     kind: ClassVar[str] = "void"
 
 
+@dataclass(frozen=True, slots=True)
+class Pruned(Happened):
+    """The rows before this one were exported and taken away, by whom the row names; this is what is remembered (R22).
+
+    rows: how many were. hash: of the last of them, hexadecimal. task, shared: the state of the task, or of the key.
+    """
+
+    kind: ClassVar[str] = "pruned"
+    rows: int
+    hash: str
+    reason: str = ""
+    task: Json = None
+    shared: Json = None
+
+
 KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
         SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
-        WindowClosed, DoubtLifted, Void,
+        WindowClosed, DoubtLifted, Void, Pruned,
     )
 }  # fmt: skip
