@@ -65,6 +65,7 @@ def forgotten(x: Effect) -> Effect:
     """An effect without the words of what was done: their digest tells a drift. What may yet be sent is kept whole."""
     if not x.confirmed:
         return x
+    x = replace(x, sent=tuple(replace(s, session="") for s in x.sent))  # only of an open one it matters who could still act
     asked = None if x.asked is None else replace(x.asked, args=None)
     return replace(x, args=None, asked=asked, approvals=tuple(replace(given, args=None) for given in x.approvals))
 
@@ -86,7 +87,7 @@ def back(cls: type[S], data: Json) -> S:
     hints = _hints(cls)  # type: ignore[arg-type]
     if not isinstance(data, dict) or not data.keys() <= hints.keys():
         raise ValueError(f"the journal holds a pruned {cls.__name__.lower()} with fields that this version does not know")
-    return cls(**{name: _back(hints[name], value) for name, value in data.items()})
+    return cls(**{**_defaults(cls), **{name: _back(hints[name], value) for name, value in data.items()}})  # type: ignore[arg-type]
 
 
 @cache
@@ -96,9 +97,17 @@ def _hints(cls: type) -> dict[str, Any]:
     return {f.name: found[f.name] for f in fields(cls)}
 
 
-def _default(cls: type, name: str) -> Any:
-    found = next(f for f in fields(cls) if f.name == name)
-    return found.default_factory() if found.default_factory is not MISSING else found.default
+_NOTHING = {str: "", int: 0, bool: False, tuple: (), Any: None}  # of a field that has no default of its own
+
+
+@cache
+def _defaults(cls: type) -> dict[str, Any]:
+    found = {}
+    for f in fields(cls):
+        hint = _hints(cls)[f.name]
+        plain = _NOTHING[typing.get_origin(hint) or hint] if f.default is f.default_factory is MISSING else f.default
+        found[f.name] = f.default_factory() if f.default_factory is not MISSING else plain
+    return found
 
 
 def _one_of(hint: Any) -> Any:
@@ -116,8 +125,12 @@ def _plain(hint: Any, value: Any) -> Json:
     if is_dataclass(hint):
         hints = _hints(typing.cast(type, hint))
         given = {name: getattr(value, name) for name in hints}
-        kept = {name: one for name, one in given.items() if one != _default(typing.cast(type, hint), name)}
-        return {name: _plain(hints[name], one) for name, one in kept.items()}
+        left = _defaults(typing.cast(type, hint))
+        return {
+            name: _plain(hints[name], one)
+            for name, one in given.items()
+            if type(one) is not type(left[name]) or one != left[name]
+        }
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return str(value)
     if kind is tuple and len(inner) == 2 and inner[1] is not Ellipsis:
