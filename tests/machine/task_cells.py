@@ -345,6 +345,8 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "replay": lambda _: t.Replay("by alice", NOW),
     "replay_from_step": lambda _: t.Replay("by alice", NOW, "draft"),
     "replay_from_unknown_step": lambda _: t.Replay("by alice", NOW, "sign"),
+    "prune": lambda _: t.Prune(4, "00", "old"),
+    "prune_dead": lambda _: t.Prune(4, "00", "old", dead=True),
 }
 
 
