@@ -37,6 +37,7 @@ WITNESS = ("tests/store/test_witness.py",)
 EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
+PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_retention.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -144,7 +145,8 @@ GUARDS = (
     Guard("R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:", STORE),
     Guard("R7 a change that landed is not written twice", "store/batch.py",
           "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", STORE),
-    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema.sql", "BEFORE DELETE ON journal", "BEFORE DELETE ON journal WHEN 0", ("tests/store/test_sqlite_tampering.py",)),
+    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema_2.sql", "WHEN OLD.seq", "WHEN 0 AND OLD.seq",
+          ("tests/store/test_sqlite_tampering.py",)),
     Guard("R15 a file put in the place of ours is another store", "store/sqlite.py",
           "return beaten and self.still_here()", "return beaten", ("tests/store/test_sqlite_place.py",)),
     Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
@@ -393,4 +395,33 @@ GUARDS = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
+    # --- retention ---
+    Guard("R22 a row is exported before it goes", "engine/retention.py",
+          """            self._file.write(row for rows, _, _ in going for row in rows)
+            landed = self._take_away(going)
+""", """            landed = self._take_away(going)
+            self._file.write(row for rows, _, _ in going for row in rows)
+""", PRUNE),
+    Guard("R22 a torn line is taken off an export", "engine/exportfile.py", "if whole < os.fstat(self._fd).st_size:", "if False:",
+          PRUNE),
+    Guard("R22 a tombstone remembers the effects", "machine/retention.py", "effects=Map(left)", "effects=Map()", RETENTION),
+    Guard("R22 what may yet be sent is remembered whole", "machine/retention.py",
+          "    if not x.confirmed:\n        return x\n", "", RETENTION),
+    Guard("R22 only what has ended is pruned", "machine/retention.py", "if not task.ended:", "if False:", RETENTION),
+    Guard("R22 a dead letter is given up expressly", "machine/retention.py",
+          "if task.delivery is Delivery.DEAD_LETTERED and not c.dead:", "if False:", RETENTION),
+    Guard("R22 nothing unproved is pruned", "machine/retention.py",
+          'if unproved := next((x.name for x in task.effects.values() if x.open), ""):', 'if unproved := "":', RETENTION),
+    Guard("R22 nothing joined to an unsettled key is pruned", "machine/retention.py",
+          "if held is not None and (held.open or held.waiting):", "if False:", RETENTION),
+    Guard("R22 a chain begins at the hash that its tombstone names", "machine/journal.py",
+          "seq, previous = rows[0].seq - 1, bytes.fromhex", "seq, previous = rows[0].seq - 1, GENESIS and bytes(32) or bytes.fromhex",
+          RETENTION),
+    Guard("R22 what was tampered with is not pruned", "engine/retention.py",
+          "if not rows or j.broken(rows) is not None:", "if not rows:", PRUNE),
+    Guard("R22 witnesses are content with a tombstone", "store/sql/sqlite.sql", "WHERE kind = 'pruned' AND seq > ?3", "WHERE 0", STORE),
+    Guard("R22 and only if it names the hash", "store/sql/sqlite.sql", "AND (seq > ?3 + 1 OR body ->> 'hash' = lower(hex(?4)))", "",
+          STORE),
+    Guard("R22 on PostgreSQL too only what stands before a tombstone goes", "store/sql/postgres_schema_3.sql",
+          "        IF OLD.seq <", "        IF OLD.seq > 0 OR OLD.seq <", ("tests/postgres/test_postgres_prune.py",)),
 )  # fmt: skip

@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -273,6 +274,7 @@ class Called:
             "Review.pending": app.review.pending,
             "Review.replay": lambda: app.review.replay("t", by="me"),
             "Review.cancel": lambda: app.review.cancel("t", by="me"),
+            "Review.prune": lambda: app.review.prune(older_than=timedelta(days=1), export="x", by="me"),
         }
 
 
