@@ -23,7 +23,7 @@ from semel.decorated import (
     not_in_loop,
     step_function,
 )
-from semel.engine import declare, drive, review, views
+from semel.engine import declare, drive, review, startcheck, views
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
@@ -268,7 +268,17 @@ class App:
                 declare.check_approvers(self.approvers, self.declared_effects)
                 self._runtime = self._stage() if self._stage is not None else self._real_runtime()
                 self._runtime.app, self._runtime.approvers = self, self.approvers
+                self._runtime.accepted = self.accepted
             return self._runtime
+
+    @property
+    def code(self) -> startcheck.Code:
+        """What it declares."""
+        return startcheck.Code(self.declared_tasks, self.declared_effects)
+
+    def accepted(self) -> bool:
+        """Whether a person lets this code go on with tasks that it does not fit (R22)."""
+        return startcheck.accepted(self.runtime.desk, self.code, self.bound_to)
 
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)

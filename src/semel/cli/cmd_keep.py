@@ -31,12 +31,26 @@ def migrate(
         typer.Option("--largest-lease", metavar="SECONDS", help="The longest lease that an app may have (60 s at first).",
                      show_default=False),
     ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option("--accept", metavar="MODULE:app", help="Let this code go on with tasks that it does not fit.",
+                     show_default=False),
+    ] = None,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
     as_json: JsonOpt = False,
 ) -> None:  # fmt: skip
     """Make the store's schema, or upgrade it.
 
     Any number of times, by any number of processes at once.
     """
+    if accept is not None:
+        taken_over = doctor.accept(accept, by, reason)
+        if as_json:
+            output.emit({"accepted": list(taken_over)})
+        else:
+            doctor.tell_accepted(taken_over)
+        return
     done = doctor.migrate(store, doctor.roles_of(tenant_role or []), largest_lease)
     if as_json:
         output.emit(doctor.migrated_data(done))

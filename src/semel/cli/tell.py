@@ -291,13 +291,20 @@ def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Det
     return _ended(said) + " Nothing is looked for any more.", ()
 
 
+def _declared(t: Teller, row: Row, x: j.Declared) -> tuple[str, tuple[Detail, ...]]:
+    if x.accepted:
+        said = f"{person_of(row.actor)} lets code go on with what does not fit it" + (f": {x.reason}" if x.reason else "")
+        return _ended(said), (("kinds", x.kinds), ("effects", x.effects))
+    return f"{person_of(row.actor)} starts with other declarations than the last.", (("kinds", x.kinds), ("effects", x.effects))
+
+
 _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] = {
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
     j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
-    j.Void: _void, j.Pruned: _pruned,
+    j.Void: _void, j.Pruned: _pruned, j.Declared: _declared,
 }  # fmt: skip
 
 

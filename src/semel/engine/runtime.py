@@ -98,6 +98,7 @@ class Runtime:
         self.forked = False
         self.app: Awaits | None = None
         self.approvers: Mapping[str, int] = {}
+        self.accepted: Callable[[], bool] = lambda: False  # whether a person lets this code go on with what does not fit it
         self._session: Session | None = None
         self._arrival: Arrival | None = None
         self._opening = threading.Lock()

@@ -20,6 +20,7 @@ __all__ = [
     "Claimed",
     "Confirmed",
     "DeadLettered",
+    "Declared",
     "Declined",
     "Denied",
     "Disproved",
@@ -463,6 +464,19 @@ class DoubtLifted(Happened):
 
 
 @dataclass(frozen=True, slots=True)
+class Declared(Happened):
+    """The code of a worker that starts, if it differs from that of the last one (R22). kinds, effects: by name, what identifies
+    them. accepted: a person lets it go on with what does not fit it."""
+
+    kind: ClassVar[str] = "declared"
+    digest: str
+    kinds: Json
+    effects: Json
+    accepted: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Void(Happened):
     """Takes a seq whose change must never land (R7)."""
 
@@ -490,6 +504,6 @@ KINDS: dict[str, type[Happened]] = {
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
         SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
-        WindowClosed, DoubtLifted, Void, Pruned,
+        WindowClosed, DoubtLifted, Declared, Void, Pruned,
     )
 }  # fmt: skip
