@@ -189,6 +189,33 @@ def test_a_parameter_that_is_gone_or_newly_needed_does_not_start(url: str, make:
     needs.close()
 
 
+def test_an_unknown_call_is_not_sent_again_without_an_argument_that_it_had(make: Make, calls: list[str], url: str) -> None:
+    old = semel.App(url)
+    sent: list[dict[str, Any]] = []
+
+    @old.effect(intent=("n",), name="charge")
+    def before(submission: semel.Submission, n: str, cents: int) -> str:
+        sent.append({"cents": cents})
+        raise ConnectionResetError
+
+    with pytest.raises(semel.Unsettled) as caught, old.work("k", kind="loop"):
+        before("a", 900)
+    old.close()
+    new = semel.App(url)
+
+    @new.effect(intent=("n",), name="charge", recovery=semel.Resend(within=timedelta(hours=1)))
+    def after(submission: semel.Submission, n: str, cents_of_euro: int = 0) -> str:
+        sent.append({"cents_of_euro": cents_of_euro})
+        return "receipt"
+
+    new.review.replay(caught.value.ref, by="ann")
+    with pytest.raises(semel.Unsettled) as caught, new.work("k", kind="loop"):
+        pass
+    assert caught.value.why == "blocked" and "'cents' is no parameter of effect charge" in str(caught.value)
+    assert len(sent) == 1
+    new.close()
+
+
 # --- what must not be refused -------------------------------------------------------------------------------------------
 
 

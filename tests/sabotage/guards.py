@@ -37,6 +37,7 @@ WITNESS = ("tests/store/test_witness.py",)
 EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
+CHANGED = ("tests/app/test_declarations.py",)
 PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_retention.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
@@ -424,4 +425,23 @@ GUARDS = (
           STORE),
     Guard("R22 on PostgreSQL too only what stands before a tombstone goes", "store/sql/postgres_schema_3.sql",
           "        IF OLD.seq <", "        IF OLD.seq > 0 OR OLD.seq <", ("tests/postgres/test_postgres_prune.py",)),
+    # --- changes of code ---
+    Guard("R22 a worker asks at its start", "worker.py", "if not self._checked:", "if False:", CHANGED),
+    Guard("R22 code that does not fit does not start", "engine/startcheck.py", "        if unfit.count and not by:\n", "        if False:\n",
+          CHANGED),
+    Guard("R22 a task that does not fit is not run", "engine/attempt.py", "    if unfit is not None:\n        attempt.exit", "    if False:\n        attempt.exit",
+          CHANGED),
+    Guard("R22 a name on record must be declared", "engine/fits.py", "if name and effects.get(name) is None:", "if False:", CHANGED),
+    Guard("R22 a key on record must be the code's", "engine/fits.py", "    if key != known.key:", "    if False:", CHANGED),
+    Guard("R22 material on record must be the code's", "engine/fits.py", "    if material != known.material:", "    if False:", CHANGED),
+    Guard("R22 no recorded argument is dropped", "engine/fits.py",
+          "    gone = sorted(set(state.args or ()) - set(work.parameters.values))\n", "    gone: list[str] = []\n", CHANGED),
+    Guard("R22 no recorded argument of a call is dropped", "engine/attempt.py",
+          "elif why := fits.unsendable(unknown, effect):", 'elif why := "":', CHANGED),
+    Guard("R22 rolled back code starts", "engine/startcheck.py", "if past.known and not unfit.other_keys:", "if False:", CHANGED),
+    Guard("R22 what others' code may know is left to them", "engine/attempt.py", "and self.number < GIVEN_BACK:", "and False:", CHANGED),
+    Guard("R22 an unchanged code looks at nothing", "engine/startcheck.py", "past.last.digest == own.digest:\n            return Unfit()",
+          "False:\n            return Unfit()", CHANGED),
+    Guard("R22 only this very code is accepted", "engine/startcheck.py",
+          "return last is not None and last.accepted and last.digest == own.digest", "return last is not None and last.accepted", CHANGED),
 )  # fmt: skip

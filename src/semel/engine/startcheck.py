@@ -129,7 +129,8 @@ def _landed(desk: Desk, owner: str, rows: list[j.Row], event: j.Declared, actor:
     ticket.wait()
     if isinstance(ticket.value, Stale | Landed):
         return isinstance(ticket.value, Landed)
-    raise ticket.value if isinstance(ticket.value, BaseException) else StoreUnavailable(f"not recorded: {ticket.value}")
+    assert isinstance(ticket.value, StoreUnavailable), ticket.value
+    raise ticket.value
 
 
 def _refuse(unfit: Unfit, past: d.Past) -> None:
