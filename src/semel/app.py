@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -268,17 +269,13 @@ class App:
                 declare.check_approvers(self.approvers, self.declared_effects)
                 self._runtime = self._stage() if self._stage is not None else self._real_runtime()
                 self._runtime.app, self._runtime.approvers = self, self.approvers
-                self._runtime.accepted = self.accepted
+                self._runtime.accepted = partial(startcheck.accepted, self._runtime.desk, self.code, self.bound_to)
             return self._runtime
 
     @property
     def code(self) -> startcheck.Code:
         """What it declares."""
         return startcheck.Code(self.declared_tasks, self.declared_effects)
-
-    def accepted(self) -> bool:
-        """Whether a person lets this code go on with tasks that it does not fit (R22)."""
-        return startcheck.accepted(self.runtime.desk, self.code, self.bound_to)
 
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)

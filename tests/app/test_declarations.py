@@ -335,7 +335,7 @@ def test_what_a_person_accepts_goes_on_and_is_on_record(make: Make, calls: list[
     assert new.tasks.get(ref).delivery == "blocked"
     unfit = startcheck.check(new.runtime.desk, new.code, None, by="ann", reason="refunded by hand")
     assert unfit.count.total() == 1
-    assert new.accepted() and not make(effect={"name": "take_money"}).accepted(), "only for that very code"
+    assert new.runtime.accepted() and not make(effect={"name": "take_money"}).runtime.accepted(), "only for that very code"
     new.review.replay(ref, by="ann")
     start(new)
     assert new.tasks.get(ref).execution == "succeeded" and calls == ["charged a", "charged a"], "as she said"
