@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
@@ -23,7 +24,7 @@ from semel.decorated import (
     not_in_loop,
     step_function,
 )
-from semel.engine import declare, drive, review, stats, views
+from semel.engine import declare, drive, review, startcheck, stats, views
 from semel.engine.keyring import expect_key
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
@@ -277,7 +278,13 @@ class App:
                 self._runtime = self._stage() if self._stage is not None else self._real_runtime()
                 self._runtime.app, self._runtime.approvers = self, self.approvers
                 self._runtime.observe(self.observers)
+                self._runtime.accepted = partial(startcheck.accepted, self._runtime.desk, self.code, self.bound_to)
             return self._runtime
+
+    @property
+    def code(self) -> startcheck.Code:
+        """What it declares."""
+        return startcheck.Code(self.declared_tasks, self.declared_effects)
 
     def _real_runtime(self) -> Runtime:
         timer = self._watchdog == "always" or (self._watchdog == "worker" and self._is_worker)

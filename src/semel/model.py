@@ -317,6 +317,19 @@ class Ref(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
+class Pruned:
+    """What `app.review.prune` took away, or would: tasks and tenant-scoped keys, and how many rows of the journal.
+
+    stayed: how many that were old enough stayed all the same, by why.
+    """
+
+    tasks: int
+    keys: int
+    rows: int
+    stayed: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Event:
     """One row of a journal. at: milliseconds since the Unix epoch, by the writer's clock. hash: hex, chained."""
 

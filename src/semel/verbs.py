@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import drive, paused, redaction, review, views
+from semel.engine import drive, paused, redaction, retention, review, views
 from semel.errors import Misuse
 from semel.machine import pauses
 from semel.machine.projection import EffectRow
 from semel.machine.redaction import Place
-from semel.model import Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
+from semel.model import Delivery, EffectState, EffectView, Execution, Pruned, Ref, TaskView, Verdict
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -305,6 +306,45 @@ class Review(_Part):
     async def acancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
         """The awaitable twin of `cancel`."""
         await asyncio.to_thread(self.cancel, of, by=by, reason=reason, tenant=tenant)
+
+    def prune(
+        self,
+        *,
+        older_than: timedelta,
+        export: str | os.PathLike[str] | None,
+        by: str,
+        reason: str = "",
+        dead: bool = False,
+        dry_run: bool = False,
+        tenant: str | None = None,
+    ) -> Pruned:
+        """Export what ended so long ago, and take it out of the journal; keys, digests and results stay (R22).
+
+        export: a file, written on if it is there; a row stands in it, durably, before it goes. dead: dead letters too, which
+        are given up with that; then a reason is asked for. dry_run: only count. tenant: whose (None: the app's own).
+        """
+        not_in_loop("app.review.prune", "await app.review.aprune(...)")
+        review.no_agent("app.review.prune")
+        return retention.prune(
+            self._app.runtime.desk, self._tenant(tenant), older_than=older_than, export=export, by=by, reason=reason, dead=dead,
+            dry_run=dry_run,
+        )  # fmt: skip
+
+    async def aprune(
+        self,
+        *,
+        older_than: timedelta,
+        export: str | os.PathLike[str] | None,
+        by: str,
+        reason: str = "",
+        dead: bool = False,
+        dry_run: bool = False,
+        tenant: str | None = None,
+    ) -> Pruned:
+        """The awaitable twin of `prune`."""
+        return await asyncio.to_thread(
+            self.prune, older_than=older_than, export=export, by=by, reason=reason, dead=dead, dry_run=dry_run, tenant=tenant
+        )
 
     def replay(
         self,

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from semel.app import App
 from semel.engine import attempt as attempts
-from semel.engine import drive
+from semel.engine import drive, startcheck
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
@@ -76,7 +76,8 @@ class Worker:
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
         self._pauses: set[Pause] = set()
-        self._opened = False
+        self._unreadable: set[tuple[str, str]] = set()
+        self._opened, self._checked = False, False
         self._store_away = False
         self._told_why, self._again_seconds = False, AWAY_SECONDS
         self._poked = True
@@ -104,6 +105,9 @@ class Worker:
         try:
             runtime = self._app.runtime
             runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
+            if not self._checked:  # before it holds anything
+                startcheck.check(runtime.desk, self._app.code, runtime.desk.tenant)
+                self._checked = True
             session = runtime.session()
             session.tend()
         except NotYet as error:
@@ -222,6 +226,7 @@ class Worker:
             queues=queues,
             kinds=kinds,
             limit=min(free, MOST_AT_ONCE),
+            told=self._unreadable,
         )
         outcome = await drive.wait_for_signal(ticket)
         not_taken(self._session, registered, outcome)

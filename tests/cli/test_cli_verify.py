@@ -29,7 +29,7 @@ def test_a_store_after_a_days_work_is_whole(worked: Office) -> None:
     found = worked.json("verify")
     assert found["whole"] is True and found["wrong"] == [] and found["note"] == ""
     assert found["tables"] == {"task": 8, "ready": 1, "inflight": 0, "effect": 11, "unknown": 1, "task_key": 8}
-    assert found["streams"] == 9  # eight tasks, and the tenant's one key
+    assert found["streams"] == 10  # eight tasks, the tenant's one key, and what the worker declares
 
 
 @pytest.mark.parametrize(

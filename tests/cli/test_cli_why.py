@@ -171,6 +171,9 @@ ALL: list[j.Happened] = [
     j.Reversed(KEY, "bob", 9, "confirmed", "another receipt", (1,)),
     j.Bound({"account": "alice"}), j.Bound({"account": "bob"}, "ann"),
     j.Mismatched("account is bound to 'alice', and 'bob' is observed", "sml_b", "wire", {"account": "bob"}),
+    j.Declared("d", {}, {}), j.Declared("d", {}, {}, True, "looked through"),
+    j.Pruned(9, "00" * 32, "a year is over", task={"id": TASK, "attempt": 2}),
+    j.Pruned(1, "00" * 32, shared={"effect": {"key": "sml_c", "name": "mail", "digest": "d", "confirmed": True}}),
 ]  # fmt: skip
 
 

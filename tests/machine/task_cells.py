@@ -450,6 +450,8 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "bind_another": lambda token: t.Bind(token, (("account", "bob"), ("target", "shop"))),
     "bind_further": lambda token: t.Bind(token, (*ALICE, ("target", "shop"))),
     "mismatch": lambda token: t.Mismatch(token, "it could not be observed", K1, "charge"),
+    "prune": lambda _: t.Prune(4, "00", "old"),
+    "prune_dead": lambda _: t.Prune(4, "00", "old", dead=True),
 }
 
 

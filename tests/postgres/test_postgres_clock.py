@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from semel.store import pgschema
 from semel.store.pglink import SQL
 from semel.store.sqlfile import text
 
@@ -27,7 +28,7 @@ def test_no_statement_asks_for_the_time(name: str) -> None:
     assert not CLOCKS.search(code), CLOCKS.search(code)
 
 
-@pytest.mark.parametrize("file", ["postgres_schema.sql", "postgres_schema_2.sql"])
+@pytest.mark.parametrize("file", sorted(pgschema.MIGRATIONS.values()))
 def test_no_column_trigger_or_default_asks_for_the_time(file: str) -> None:
     code = re.sub(r"--.*", "", text(file))
     assert not CLOCKS.search(code), CLOCKS.search(code)

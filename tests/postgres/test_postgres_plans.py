@@ -23,7 +23,7 @@ from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, 
 from semel.store.batch import Writes
 from semel.store.contract import Landed
 from semel.store.pgclaims import Floors, Group
-from semel.store.pglink import SETTINGS, SQL, int_array, text_array
+from semel.store.pglink import SETTINGS, SQL, bytes_array, int_array, text_array
 from semel.store.pgwrite import statements_of
 from semel.store.postgres import BEATS, READER, WRITER, Postgres
 from semel.testing.conformance_kit import Stream, claimed, claiming, one, session, task
@@ -70,6 +70,7 @@ WRITES: dict[str, Any] = {
     "lock_effects_to_write": S,
     "heads": S,
     "keys": {"tenants": text_array("t"), "kinds": text_array("k"), "keys": text_array(["k1"])},
+    "hashes": {**S, "seqs": int_array([1, 12]), "hashes": bytes_array([b"x", b"y"])},
     "ids": {**S, "seqs": int_array([1, 2])},
     "rows_of": S,
     "delete_ready": READY,
@@ -90,6 +91,9 @@ READS: dict[str, Any] = {
     "task": ("t", "s1"),
     "find_task": ("t", "k", "k1"),
     "effect": ("t", "e1"),
+    "hash_at": {"tenant": "t", "stream": "s1", "seq": 12, "hash": b"x"},
+    "ages": {"tenant": None, "owner": "t", "after": "s5", "limit": 5},
+    "key_ages": {"tenant": None, "owner": "t", "after": "e5", "limit": 5},
     "held": ("few",),
     "lock_to_fence": {"id": "x1"},
     "session": ("x1",),
@@ -226,6 +230,12 @@ def looks_things_up(plan: dict[str, Any], name: str) -> None:
             assert node.get("Relation Name") in small, json.dumps(node)[:400]
         if node["Node Type"] in ("Index Scan", "Index Only Scan"):
             assert "Index Cond" in node or name == "unknown", f"walks the whole index: {json.dumps(node)[:400]}"
+
+
+def test_nor_does_what_takes_pruned_rows_away(planner: psycopg.Connection[Any]) -> None:
+    """It is the owner's alone; and what stands in these tables, the trigger keeps."""
+    params = {"tenant": text_array("t"), "stream": text_array(["s1"]), "seq": int_array([3])}
+    looks_things_up(generic_plan(planner, "take_away", params, WRITER), "take_away")
 
 
 def test_the_check_of_plans_can_fail(planner: psycopg.Connection[Any]) -> None:

@@ -50,6 +50,8 @@ DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
 PAUSES = ("tests/app/test_pauses.py",)
 OBSERVERS = ("tests/app/test_observers.py",)
+CHANGED = ("tests/app/test_declarations.py",)
+PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_retention.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -193,7 +195,8 @@ GUARDS = (
     Guard("R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:", STORE),
     Guard("R7 a change that landed is not written twice", "store/batch.py",
           "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", STORE),
-    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema.sql", "BEFORE DELETE ON journal", "BEFORE DELETE ON journal WHEN 0", ("tests/store/test_sqlite_tampering.py",)),
+    Guard("the journal cannot be deleted from", "store/sql/sqlite_schema_2.sql", "WHEN OLD.seq", "WHEN 0 AND OLD.seq",
+          ("tests/store/test_sqlite_tampering.py",)),
     Guard("R15 a file put in the place of ours is another store", "store/sqlite.py",
           "return beaten and self.still_here()", "return beaten", ("tests/store/test_sqlite_place.py",)),
     Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
@@ -564,4 +567,52 @@ GUARDS = (
     Guard("S7 the triggers stop the owner", "store/sql/postgres_schema.sql",
           "CREATE TRIGGER journal_is_never_changed BEFORE UPDATE OR DELETE", "CREATE TRIGGER journal_is_never_changed BEFORE UPDATE",
           (f"{PG_AUDIT}an_owner_who_is_no_superuser_is_stopped_by_the_triggers",)),
+    # --- retention ---
+    Guard("R22 a row is exported before it goes", "engine/retention.py",
+          """            self._file.write(row for rows, _, _ in going for row in rows)
+            landed = self._take_away(going)
+""", """            landed = self._take_away(going)
+            self._file.write(row for rows, _, _ in going for row in rows)
+""", PRUNE),
+    Guard("R22 a torn line is taken off an export", "engine/exportfile.py", "if whole < os.fstat(self._fd).st_size:", "if False:",
+          PRUNE),
+    Guard("R22 a tombstone remembers the effects", "machine/retention.py", "effects=Map(left)", "effects=Map()", RETENTION),
+    Guard("R22 what may yet be sent is remembered whole", "machine/retention.py",
+          "    if not x.confirmed:\n        return x\n", "", RETENTION),
+    Guard("R22 only what has ended is pruned", "machine/retention.py", "if not task.ended:", "if False:", RETENTION),
+    Guard("R22 a dead letter is given up expressly", "machine/retention.py",
+          "if task.delivery is Delivery.DEAD_LETTERED and not c.dead:", "if False:", RETENTION),
+    Guard("R22 nothing unproved is pruned", "machine/retention.py",
+          'if unproved := next((x.name for x in task.effects.values() if x.open), ""):', 'if unproved := "":', RETENTION),
+    Guard("R22 nothing joined to an unsettled key is pruned", "machine/retention.py",
+          "if held is not None and (held.open or held.waiting):", "if False:", RETENTION),
+    Guard("R22 a chain begins at the hash that its tombstone names", "machine/journal.py",
+          "seq, previous = rows[0].seq - 1, bytes.fromhex", "seq, previous = rows[0].seq - 1, GENESIS and bytes(32) or bytes.fromhex",
+          RETENTION),
+    Guard("R22 what was tampered with is not pruned", "engine/retention.py",
+          "if not rows or j.broken(rows) is not None:", "if not rows:", PRUNE),
+    Guard("R22 witnesses are content with a tombstone", "store/sql/sqlite.sql", "WHERE kind = 'pruned' AND seq > ?3", "WHERE 0", STORE),
+    Guard("R22 and only if it names the hash", "store/sql/sqlite.sql", "AND (seq > ?3 + 1 OR body ->> 'hash' = lower(hex(?4)))", "",
+          STORE),
+    Guard("R22 on PostgreSQL too only what stands before a tombstone goes", "store/sql/postgres_schema_3.sql",
+          "        IF OLD.seq <", "        IF OLD.seq > 0 OR OLD.seq <", ("tests/postgres/test_postgres_prune.py",)),
+    # --- changes of code ---
+    Guard("R22 a worker asks at its start", "worker.py", "if not self._checked:", "if False:", CHANGED),
+    Guard("R22 code that does not fit does not start", "engine/startcheck.py", "        if unfit.count and not by:\n", "        if False:\n",
+          CHANGED),
+    Guard("R22 a task that does not fit is not run", "engine/attempt.py", "    if unfit is not None:\n        attempt.exit", "    if False:\n        attempt.exit",
+          CHANGED),
+    Guard("R22 a name on record must be declared", "engine/fits.py", "if name and effects.get(name) is None:", "if False:", CHANGED),
+    Guard("R22 a key on record must be the code's", "engine/fits.py", "    if key != known.key:", "    if False:", CHANGED),
+    Guard("R22 material on record must be the code's", "engine/fits.py", "    if material != known.material:", "    if False:", CHANGED),
+    Guard("R22 no recorded argument is dropped", "engine/fits.py",
+          "    gone = sorted(set(state.args or ()) - set(work.parameters.values))\n", "    gone: list[str] = []\n", CHANGED),
+    Guard("R22 no recorded argument of a call is dropped", "engine/attempt.py",
+          "elif why := fits.unsendable(unknown, effect):", 'elif why := "":', CHANGED),
+    Guard("R22 rolled back code starts", "engine/startcheck.py", "if past.known and not unfit.other_keys:", "if False:", CHANGED),
+    Guard("R22 what others' code may know is left to them", "engine/attempt.py", "and self.number < GIVEN_BACK:", "and False:", CHANGED),
+    Guard("R22 an unchanged code looks at nothing", "engine/startcheck.py", "past.last.digest == own.digest:\n            return Unfit()",
+          "False:\n            return Unfit()", CHANGED),
+    Guard("R22 only this very code is accepted", "engine/startcheck.py",
+          "return last is not None and last.accepted and last.digest == own.digest", "return last is not None and last.accepted", CHANGED),
 )  # fmt: skip

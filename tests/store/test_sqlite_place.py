@@ -15,10 +15,12 @@ import pytest
 from store_lab import play
 
 from semel.errors import Misuse, StoreUnavailable
+from semel.machine.events import Pruned
 from semel.store import sqlfile, sqlitefile
 from semel.store.contract import Landed
+from semel.store.sqlfile import text
 from semel.store.sqlite import SQLite
-from semel.testing.conformance_kit import TENANT, Stream, claiming, one, session, task
+from semel.testing.conformance_kit import TENANT, Stream, claiming, commit, one, session, task
 
 
 @pytest.fixture
@@ -303,3 +305,22 @@ def test_a_store_that_cannot_be_opened_lets_go_of_its_file(path: Path) -> None:
     assert path.read_bytes() == b"not a database", "the guard is gone too"
     held = [fd.readlink() for fd in Path("/proc/self/fd").iterdir() if fd.is_symlink()]
     assert path not in held, "no descriptor is left"
+
+
+def test_a_store_of_version_one_is_upgraded_as_it_is(path: Path) -> None:
+    raw = apsw.Connection(str(path))
+    raw.execute(text(sqlitefile.MIGRATIONS[1]))
+    raw.executemany("INSERT INTO meta VALUES (?, ?)", [("id", "a"), ("application", "b"), ("epoch", "1700000000")])
+    raw.execute(f"PRAGMA application_id={sqlitefile.APPLICATION_ID}")
+    raw.execute("PRAGMA user_version=1")
+    raw.close()
+    store = SQLite(str(path))
+    assert store.info[:3] == ("a", "b", 1_700_000_000) and not store.created
+    change, stream = Stream("s").then()
+    stone, _ = stream.then(Pruned(1, stream.head.hash.hex()))
+    assert commit(store, change, stone) == [Landed(), Landed()]
+    assert [row.seq for row in store.rows(TENANT, "s")] == [2], "what version 1 would not have let go"
+    store.close()
+    raw = apsw.Connection(str(path))
+    assert sqlitefile.number(raw, "PRAGMA user_version") == sqlitefile.SCHEMA
+    raw.close()

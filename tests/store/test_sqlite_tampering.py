@@ -161,3 +161,18 @@ def test_a_store_that_went_back_fences_those_who_remember_more(store: SQLite, ra
     assert isinstance(outcome, Fenced)
     assert "went back" in outcome.why
     assert not store.beat(guard.session, ["n1"], "n2", 2)
+
+
+def test_only_what_stands_before_a_tombstone_may_be_deleted(store: SQLite, raw: apsw.Connection) -> None:
+    change, stream = Stream("s").then(j.Void(), j.Void())
+    other, _ = Stream("s2").then(j.Void(), j.Void())
+    assert one(store, change) == one(store, other) == Landed()
+    stone, after = stream.then(j.Pruned(2, stream.head.hash.hex()))
+    assert one(store, stone) == Landed()
+    assert one(store, after.then()[0]) == Landed()
+    before = store.rows(TENANT, "s"), store.rows(TENANT, "s2")
+    assert [row.seq for row in before[0]] == [3, 4]
+    for where in ("stream = 's' AND seq = 3", "stream = 's' AND seq = 4", "stream = 's2'"):
+        with pytest.raises(apsw.ConstraintError, match="insert only"):
+            raw.execute(f"DELETE FROM journal WHERE {where}")
+    assert (store.rows(TENANT, "s"), store.rows(TENANT, "s2")) == before

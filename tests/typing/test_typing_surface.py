@@ -7,6 +7,7 @@ import asyncio
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -274,6 +275,7 @@ class Called:
             "Review.pause": lambda: app.review.pause(by="me", everything=True),
             "Review.resume": lambda: app.review.resume(by="me", everything=True),
             "Review.paused": app.review.paused,
+            "Review.prune": lambda: app.review.prune(older_than=timedelta(days=1), export="x", by="me"),
         }
 
 

@@ -29,13 +29,13 @@ _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 # --- what was typed -------------------------------------------------------------------------------------------------
 
 
-def length_of(text: str | None) -> timedelta | None:
+def length_of(text: str | None, option: str = "--expires") -> timedelta | None:
     """A length of time: 90s, 30m, 2h, 7d. Raises `Misuse`."""
     if text is None:
         return None
     found = _LENGTH.fullmatch(text.strip())
     if found is None or not int(found[1]):
-        raise Misuse(f"--expires {out.clipped(text, 40)!r} is no length of time; write 90s, 30m, 2h or 7d")
+        raise Misuse(f"{option} {out.clipped(text, 40)!r} is no length of time; write 90s, 30m, 2h or 7d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from rich.text import Text
 
 from semel.cli import judge, output, reach
+from semel.cli.decide import who
+from semel.engine import startcheck
 from semel.errors import Misuse
 from semel.model import Json
 from semel.store import sqlitefacts, sqlitefile
@@ -148,7 +150,10 @@ def _version_of(place: Place) -> int:
     if place.where == ":memory:":
         raise Misuse("a store in memory lives in its own process alone; name one in a file: --store sqlite:///agent.db")
     path = Path(place.where)
-    return sqlitefile.SCHEMA if path.exists() and path.stat().st_size else 0
+    if not (path.exists() and path.stat().st_size):
+        return 0
+    with path.open("rb") as file:  # without opening it as a database: another's is refused later, in words
+        return int.from_bytes(file.read(64)[60:], "big") or sqlitefile.SCHEMA
 
 
 def migrated_data(done: Migrated) -> dict[str, Json]:
@@ -174,3 +179,24 @@ def tell(done: Migrated) -> None:
         output.say(f"Role {role} reads and writes the rows of tenant {tenant}, and of no other.")
     if done.largest_lease is not None:
         output.say(f"A lease may be {done.largest_lease:g} s long now; for so long a restored store waits before it acts.")
+
+
+def accept(target: str, by: str | None, reason: str) -> list[str]:
+    """A person lets an app's code go on with tasks that it does not fit (R22): what that is. Raises `Misuse`."""
+    name = who(by)
+    if not reason.strip():
+        raise Misuse("it is on record for ever why: write --reason 'charge was renamed; looked through all 12 by hand'")
+    with reach.closing(reach.load_app(target)) as app:
+        app.load()
+        return startcheck.check(app.runtime.desk, app.code, app.bound_to, by=name, reason=reason.strip()).lines()
+
+
+def tell_accepted(lines: Sequence[str]) -> None:
+    """For people."""
+    if not lines:
+        output.say("There is nothing to accept: every unfinished task fits this code.")
+        return
+    output.verdict("ACCEPTED  Workers of this very code start, and go on with these as if they fitted:", "wait")
+    for line in lines:
+        output.indented(line, 4)
+    output.say("What is blocked goes on after: semel replay TASK --by YOU")

@@ -93,7 +93,8 @@ class Shown:
     tenant: str
     row: TaskRow
     state: machine.Task
-    enqueued: int
+    enqueued: int  # or, if its first rows are gone, pruned
+    pruned: bool = False
     attempts: list[Tried] = field(default_factory=list)
     effects: list[tuple[e.Effect, Past, Need | None]] = field(default_factory=list)
 
@@ -107,7 +108,8 @@ def read(desk: Desk, found: Found) -> Shown:
         assert isinstance(row, TaskRow)
         teller = why.teller(desk, found.tenant, found.id)
         told = [(line, raw) for raw in _with_keys(desk, found.tenant, own, state) if (line := teller.tell(raw))]
-        shown = Shown(found.tenant, row, state, own[0].at, attempts_of(told, state.id))
+        pruned = own[0].kind == j.Pruned.kind
+        shown = Shown(found.tenant, row, state, own[0].at, pruned, attempts_of(told, state.id))
         for past in teller.past.values():
             if past.now is not None:
                 shown.effects.append((past.now, past, need_of(desk, found.tenant, past.now)))
@@ -193,7 +195,10 @@ def _facts(shown: Shown, now: int) -> Iterator[tuple[str, str]]:
     yield "task", s.id
     yield "tenant", shown.tenant
     yield "queue", (s.queue or "(direct mode: its caller runs it)") + (f", priority {s.priority}" if s.priority else "")
-    yield "enqueued", f"{out.moment(shown.enqueued, now)} ({out.duration(now - shown.enqueued)} ago)"
+    yield (
+        "pruned" if shown.pruned else "enqueued",
+        f"{out.moment(shown.enqueued, now)} ({out.duration(now - shown.enqueued)} ago)",
+    )
     yield "args", out.one_line(s.args, room)
     if s.execution is Execution.SUCCEEDED:
         yield "result", out.one_line(s.result, room)
@@ -220,7 +225,9 @@ def effect(x: e.Effect, past: Past, need: Need | None, now: int, home: str) -> N
     tries = ", ".join(
         f"#{sub.n} {'assumed in' if sub.assumed else 'by'} attempt {sub.attempt}{whose[sub.task]}" for sub in x.sent[-4:]
     )
-    rows = [("key", x.key), ("sent" if x.sent else "to send", out.one_line(x.args, out.room(INDENT + 2)))]
+    gone = x.confirmed and x.args is None and bool(x.digest)
+    args = f"(pruned; its digest is {x.digest})" if gone else out.one_line(x.args, out.room(INDENT + 2))
+    rows = [("key", x.key), ("sent" if x.sent else "to send", args)]
     if x.asked is not None and x.asked.digest != x.digest:
         rows.append(("asked", f"{out.one_line(x.asked.args, out.room(INDENT + 2))}"))
     rows += [("", f"{sent}: {tries}" if tries else sent)]

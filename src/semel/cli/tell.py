@@ -9,6 +9,7 @@ from typing import Any
 from semel.cli.output import clock, duration, moment, short
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine import tasks
 from semel.machine.journal import Row
 from semel.machine.pauses import Scope
 from semel.model import EffectState, Json
@@ -285,6 +286,23 @@ def _window_closed(t: Teller, row: Row, x: j.WindowClosed) -> tuple[str, tuple[D
     return _ended(said) + " Tasks that come from now on are new.", ()
 
 
+def _pruned(t: Teller, row: Row, x: j.Pruned) -> tuple[str, tuple[Detail, ...]]:
+    rows = "The row before this one was" if x.rows == 1 else f"The {x.rows} rows before this one were"
+    why = f": {x.reason}" if x.reason else ""
+    said = _ended(f"{rows} exported and pruned by {person_of(row.actor)}{why}")
+    if x.task is not None:
+        known = tasks.apply(tasks.Task(), x, row.at)
+        t._attempts[row.stream] = known.attempt
+        effects = list(known.effects.values())
+    else:
+        shared = tasks.apply_key(tasks.Key(), x, row.at).effect
+        effects = [shared] if shared is not None else []
+    for effect in effects:
+        t._names[effect.key] = effect.name
+        t.past[effect.key] = Past(now=effect, settled=Settled("pruned", "", row.at, effect.state) if effect.sent else None)
+    return f"{said} What was proved is remembered: keys, digests and results. Steps, and the words of what was done, are not.", ()
+
+
 def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Detail, ...]]:
     said = f"{person_of(row.actor)} lifts the doubt of epoch {x.epoch}: {x.why}"
     return _ended(said) + " Nothing is looked for any more.", ()
@@ -300,13 +318,20 @@ def _resumed(t: Teller, row: Row, x: j.Resumed) -> tuple[str, tuple[Detail, ...]
     return _ended(f"{person_of(row.actor)} resumes {Scope(x.what, x.name)}{why}"), ()
 
 
+def _declared(t: Teller, row: Row, x: j.Declared) -> tuple[str, tuple[Detail, ...]]:
+    if x.accepted:
+        said = f"{person_of(row.actor)} lets code go on with what does not fit it" + (f": {x.reason}" if x.reason else "")
+        return _ended(said), (("kinds", x.kinds), ("effects", x.effects))
+    return f"{person_of(row.actor)} starts with other declarations than the last.", (("kinds", x.kinds), ("effects", x.effects))
+
+
 _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] = {
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
     j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent, j.Bound: _bound, j.Mismatched: _mismatched,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
-    j.Paused: _paused, j.Resumed: _resumed, j.Void: _void,
+    j.Paused: _paused, j.Resumed: _resumed, j.Void: _void, j.Pruned: _pruned, j.Declared: _declared,
 }  # fmt: skip
 
 

@@ -30,6 +30,7 @@ _SETTLED = {
     "already_done": "it was there already, under its own key",
     "evidence": "its answer came in late and is believed",
     "not_done": "there is proof that nothing happened",
+    "pruned": "how, is told by the rows that were exported",
 }
 _STATE = {
     EffectState.CONFIRMED: ("CONFIRMED", "good"),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import recover
+from semel.engine import fits, recover
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Work
 from semel.engine.ledger import Ledger
@@ -28,6 +28,7 @@ from semel.store.writer import Signal
 if TYPE_CHECKING:
     from semel.engine.runtime import Runtime
 
+GIVEN_BACK, OTHERS_MS = 10, 90_000  # how often, and for how long, what does not fit this code is left for a worker of other code
 RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 
@@ -268,6 +269,8 @@ class Attempt:
             if effect is None:
                 why = f"effect {unknown.name!r} is unknown to this code; declare it, or name it in formerly="
                 yield from self.block(why, unknown.key)
+            elif why := fits.unsendable(unknown, effect):
+                yield from self.block(f"the code has changed: {why}", unknown.key)
             else:
                 yield from recover.climb(self, effect, unknown.key)
 
@@ -285,6 +288,18 @@ class Attempt:
         if known is None or known.state is not EffectState.AMBIGUOUS or known.answered is not None:
             return known is not None
         return any(known.submission(x.n) in known.open and x.outcome != e.RAISED for x in known.evidence)
+
+    def unfit(self, work: Work) -> Generator[Request, Any, Exit | None]:
+        """How to end, if what is on record does not fit this code (R22): another worker's may be the one that it fits."""
+        place = fits.Place(self.desk.store.info.application, self.ledger.tenant)
+        shared = [stream.state.effect for stream in self.ledger.keys.values() if stream.state.effect is not None]
+        why = fits.unfit(place, self.ledger.state, shared, self.runtime.effects, work)
+        if not why or (yield from self.desk.off_loop(self.runtime.accepted)):
+            return None
+        sessions = yield from self.desk.off_loop(self.desk.store.sessions)
+        if any(row.id != self.session.id for row in sessions) and self.number < GIVEN_BACK:
+            return Exit("park", f"left for other code: {why}", wait_ms=OTHERS_MS)
+        return Exit("block", f"the code has changed: {why}")
 
     def evidence_came(self) -> None:
         """An outcome has landed late (R2). If the task waits for a person because of it, it need not wait any more."""
@@ -364,12 +379,12 @@ def run(attempt: Attempt, work: Work) -> Generator[Request, Any, None]:
     """A whole attempt at a declared task."""
     if not (yield from prepare(attempt)):
         return
-    try:
-        values = work.parameters.decode(attempt.ledger.state.args)
-    except NotRecordable as error:
-        attempt.exit = Exit("block", f"the code has changed: {error}")
+    unfit = yield from attempt.unfit(work)
+    if unfit is not None:
+        attempt.exit = unfit
         reply: Returned | Raised = Raised(Suspended())
     else:
+        values = work.parameters.decode(attempt.ledger.state.args)
         answer = yield Call(attempt.runtime.handling(work.fn, attempt), work.is_async, (), values, inline=True)
         assert isinstance(answer, Returned | Raised)
         reply = answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +21,7 @@ from semel.store.writer import Ticket
 
 MAX_NAME = 200
 UNLIMITED = Limits()
+log = logging.getLogger("semel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +80,30 @@ def backoff_of(retry: Retry) -> int:
 
 
 def claim(
-    desk: Desk, session: Session, works: Registry[Work], *, queues: Sequence[str], kinds: Sequence[str], limit: int
+    desk: Desk,
+    session: Session,
+    works: Registry[Work],
+    *,
+    queues: Sequence[str],
+    kinds: Sequence[str],
+    limit: int,
+    told: set[tuple[str, str]],
 ) -> tuple[Ticket, set[tuple[str, str]]]:
-    """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17)."""
+    """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17).
+
+    told: the tasks of which it was said already that they cannot be read.
+    """
     registered: set[tuple[str, str]] = set()
     at = desk.clock.wall_ms()
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
-        state = tasks.fold(rows)
+        try:
+            state = tasks.fold(rows)
+        except ValueError as error:  # nothing can be decided about it here, so it is left as it is; others go on
+            if (tenant, rows[0].stream) not in told:
+                told.add((tenant, rows[0].stream))
+                log.warning("semel: task %s is left for a newer semel: %s; upgrade: pip install -U semel", rows[0].stream, error)
+            return None
         desk.clock.seen(rows[-1].at)
         work = works.get(state.kind)
         if work is None:

@@ -106,6 +106,7 @@ class Runtime:
         self.approvers: Mapping[str, int] = {}
         self.watching: Watch | None = None
         self._ring: Ring | None = None
+        self.accepted: Callable[[], bool] = lambda: False  # whether a person lets this code go on with what does not fit it
         self._session: Session | None = None
         self._arrival: Arrival | None = None
         self._opening = threading.Lock()

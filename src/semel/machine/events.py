@@ -21,6 +21,7 @@ __all__ = [
     "Claimed",
     "Confirmed",
     "DeadLettered",
+    "Declared",
     "Declined",
     "Denied",
     "Disproved",
@@ -44,6 +45,7 @@ __all__ = [
     "OfEffect",
     "Parked",
     "Paused",
+    "Pruned",
     "Replayed",
     "Resumed",
     "Reversed",
@@ -543,10 +545,38 @@ class Resumed(Happened):
 
 
 @dataclass(frozen=True, slots=True)
+class Declared(Happened):
+    """The code of a worker that starts, if it differs from that of the last one (R22). kinds, effects: by name, what identifies
+    them. accepted: a person lets it go on with what does not fit it."""
+
+    kind: ClassVar[str] = "declared"
+    digest: str
+    kinds: Json
+    effects: Json
+    accepted: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Void(Happened):
     """Takes a seq whose change must never land (R7)."""
 
     kind: ClassVar[str] = "void"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned(Happened):
+    """The rows before this one were exported and taken away, by whom the row names; this is what is remembered (R22).
+
+    rows: how many were. hash: of the last of them, hexadecimal. task, shared: the state of the task, or of the key.
+    """
+
+    kind: ClassVar[str] = "pruned"
+    rows: int
+    hash: str
+    reason: str = ""
+    task: Json = None
+    shared: Json = None
 
 
 KINDS: dict[str, type[Happened]] = {
@@ -555,6 +585,6 @@ KINDS: dict[str, type[Happened]] = {
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost,
         Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Drifted, Declined, Assumed, EpochBegan,
-        EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Void,
+        EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
     )
 }  # fmt: skip

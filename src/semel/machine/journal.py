@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from semel.machine.events import *  # noqa: F403 - `journal` is where users find them
-from semel.machine.events import KINDS, Happened
+from semel.machine.events import KINDS, Happened, Pruned
 from semel.model import Json
 
 GENESIS = bytes(32)  # the hash before the first row
@@ -98,7 +98,12 @@ def seal(
 
 
 def broken(rows: list[Row], seq: int = 0, previous: bytes = GENESIS) -> str | None:
-    """What is wrong with the chain of one stream's rows, or None if it is whole."""
+    """What is wrong with the chain of one stream's rows, or None if it is whole. A pruned one begins with its tombstone (R22)."""
+    if rows and seq == 0 and rows[0].seq > 1 and rows[0].kind == Pruned.kind:
+        try:
+            seq, previous = rows[0].seq - 1, bytes.fromhex(json.loads(rows[0].body)["hash"])
+        except (ValueError, LookupError, TypeError):
+            return f"row {rows[0].seq} (pruned) does not say what it follows"
     for row in rows:
         if row.seq != seq + 1:
             return f"row {seq + 1} is missing (the next is {row.seq})"

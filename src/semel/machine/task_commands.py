@@ -197,6 +197,16 @@ class GiveUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Prune:
+    """Take away the rows so far, which are exported: so many, the last with this hash. dead: even of a dead letter (R22)."""
+
+    rows: int
+    hash: str
+    reason: str = ""
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Signal:
     """`event` has happened, says somebody outside. Only the first of a name counts."""
 

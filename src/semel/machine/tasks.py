@@ -14,6 +14,7 @@
 | signal     | any but the ended        | on record, once for each name; queued if that is what it waits for                |
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
 | bind       | leased                   | its identity is on record; another than before: it starts nothing more            |
+| prune      | acknowledged, dead_lettered | as it is; the rows so far are taken away, what they told is remembered        |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
 """
@@ -26,7 +27,7 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals, identity, limits
+from semel.machine import approvals, identity, limits, retention
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
@@ -44,6 +45,7 @@ from semel.machine.task_commands import (
     LoseLease,
     Mismatch,
     Park,
+    Prune,
     Replay,
     Signal,
     Spend,
@@ -56,7 +58,7 @@ from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
     "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
-    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed", "Bind", "Mismatch",
+    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed", "Bind", "Mismatch", "Prune",
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
@@ -149,7 +151,7 @@ class Key:
 
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-    | Wait | GiveUp | Signal | Spend | Exceed | Bind | Mismatch
+    | Wait | GiveUp | Signal | Spend | Exceed | Bind | Mismatch | Prune
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
@@ -418,10 +420,15 @@ def _signal(task: Task, c: Signal, _: Mapping[str, Key]) -> e.Decision | Refusal
     return e.Decision((j.Signalled(c.event, c.payload), *wakes))
 
 
+def _prune(task: Task, c: Prune, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    stone = retention.of_task(task, c, shared)
+    return stone if isinstance(stone, Refusal) else e.Decision((stone,))
+
+
 _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
-    Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed,
+    Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed, Prune: _prune,
     Bind: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
     Mismatch: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
 }  # fmt: skip
@@ -481,6 +488,8 @@ def apply(task: Task, event: j.Happened, at: int) -> Task:
     seq, seen = task.version + 1, limits.last_seen(task.seen, event, at)
     if isinstance(event, j.OfEffect):
         return _apply_effect(replace(task, version=seq, seen=seen), event, seq, at)
+    if isinstance(event, j.Pruned):
+        return retention.back(Task, event.task)
     change, used = _APPLY.get(type(event)), limits.after(task.used, event, seen)
     return replace(change(task, event) if change else task, version=seq, seen=seen, used=used)
 
@@ -590,6 +599,8 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
 def apply_key(key: Key, event: j.Happened, at: int) -> Key:
     """A tenant-scoped key after `event` of its own stream. Pure."""
     seq = key.version + 1
+    if isinstance(event, j.Pruned):
+        return retention.back(Key, event.shared)
     if not isinstance(event, j.OfEffect):
         return replace(key, version=seq)
     token = max(key.token, event.token) if isinstance(event, j.Intended | j.Assumed) else key.token

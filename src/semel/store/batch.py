@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from semel.machine.events import Pruned
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
 from semel.store.contract import Change, Exists, Fenced, Guard, Head, Landed, Outcome, Stale
@@ -53,6 +54,7 @@ class Writes:
     unknown_gone: list[Stream]
     unknown: list[UnknownRow]
     epoch: int = 0  # what the store's epoch becomes; 0: it stays
+    pruned: list[tuple[str, str, int]] = field(default_factory=list)  # tombstones: the rows before each of them go (R22)
 
 
 class Batch:
@@ -132,6 +134,7 @@ class Batch:
             unknown_gone=sorted({key for t in tables for key in t.unknown_gone}),
             unknown=sorted(row for row in unknown.values() if row is not None),
             epoch=self._epoch,
+            pruned=sorted((row.tenant, row.stream, row.seq) for row in self._rows if row.kind == Pruned.kind),
         )
 
 

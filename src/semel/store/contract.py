@@ -180,6 +180,16 @@ class SessionRow(NamedTuple):
     started: int
 
 
+class Age(NamedTuple):
+    """How long nothing has happened in a stream. state: delivery of a task, or of an effect. at, kind: of its last row."""
+
+    tenant: str
+    stream: str
+    state: str
+    at: int
+    kind: str
+
+
 class StoreInfo(NamedTuple):
     """id: this store, random. application: the namespace of its keys. epoch: its incarnation.
 
@@ -333,6 +343,10 @@ class Store(Protocol):
         limit: int = 100,
     ) -> list[TaskRow]:
         """By id, newest first; `after`: the last id of the page before."""
+        ...
+
+    def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
+        """Tasks, or tenant-scoped keys, in the order of (tenant, id), a page at a time."""
         ...
 
     def effect(self, tenant: str | None, key: str) -> EffectRow | None: ...

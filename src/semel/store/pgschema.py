@@ -14,8 +14,10 @@ from semel.errors import Misuse
 from semel.store.pglink import Link, target
 from semel.store.sqlfile import text
 
-SCHEMA = 2
-MIGRATIONS = {1: "postgres_schema.sql", 2: "postgres_schema_2.sql"}  # to each version, from the one before
+SCHEMA = 3
+MIGRATIONS = {  # to each version, from the one before
+    1: "postgres_schema.sql", 2: "postgres_schema_2.sql", 3: "postgres_schema_3.sql",
+}  # fmt: skip
 OLDEST_SERVER = 140000
 TRIES = 50  # of which each loses to another process that makes the schema at this moment
 log = logging.getLogger("semel")

@@ -88,9 +88,9 @@ class Transaction:
         if guards:
             calls += [("lock_living", {"ids": text_array(guards)}), ("guards", {"ids": text_array(guards)})]
         if newest:
-            owners, names, seqs, _ = zip(*newest.values(), strict=True)
+            owners, names, seqs, ends = zip(*newest.values(), strict=True)
             rows = {"tenants": text_array(owners), "streams": text_array(names), "seqs": int_array(seqs)}
-            calls.append(("hashes", rows))
+            calls.append(("hashes", {**rows, "hashes": bytes_array(ends)}))
         calls += _locking(changes)
         if streams:
             calls.append(("heads", _streams(streams)))
@@ -248,6 +248,7 @@ def statements_of(writes: Writes) -> list[Call]:
         ("delete_ready", ReadyRow._fields, writes.ready_gone),
         ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
         ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+        ("take_away", ("tenant", "stream", "seq"), writes.pruned),
         ("put_task", TaskRow._fields, writes.tasks),
         ("insert_ready", ReadyRow._fields, writes.ready),
         ("delete_inflight", InflightRow._fields, writes.inflight_gone),

@@ -22,6 +22,7 @@ from semel.store import forks, pgschema
 from semel.store.batch import touched
 from semel.store.contract import (
     LARGEST_TTL_MS,
+    Age,
     Broken,
     Busy,
     Change,
@@ -124,7 +125,8 @@ class Postgres:
     def _missing(self, link: Link, seen: Witnessed) -> str:
         if self.info.epoch < seen.epoch:
             return f"epoch {seen.epoch}"
-        held = link.pipe(("hash_at", seen.row[:3]))[0].rows if seen.row else []
+        row = dict(zip(("tenant", "stream", "seq", "hash"), seen.row, strict=True)) if seen.row else None
+        held = link.pipe(("hash_at", row))[0].rows if row else []
         beaten = link.pipe(("beat_of", seen.beat[:1]))[0].rows if seen.beat else []
         return what_is_missing(seen, bytes(held[0][0]) if held else None, beaten[0][0] if beaten else None)
 
@@ -366,6 +368,11 @@ class Postgres:
         """Tasks, newest first."""
         wanted = {"delivery": delivery, "execution": execution, "kind": kind, "queue": queue, "after": after, "limit": limit}
         return [TaskRow(*row) for row in self._all("tasks", {"tenant": tenant, **wanted})]
+
+    def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
+        """Tasks or tenant-scoped keys, in order."""
+        page = {"tenant": tenant, "owner": after[0], "after": after[1], "limit": limit}
+        return [Age(*row) for row in self._all("key_ages" if keys else "ages", page)]
 
     def effect(self, tenant: str | None, key: str) -> EffectRow | None:
         """One effect's row."""

@@ -24,6 +24,7 @@ from semel.store import forks, guardfile, sqlitefile
 from semel.store.batch import Batch, Facts, SessionFacts, by_age, by_rank, unguarded
 from semel.store.contract import (
     LARGEST_TTL_MS,
+    Age,
     Broken,
     Change,
     ClaimedTask,
@@ -207,7 +208,7 @@ class SQLite:
     def missing(self, seen: Witnessed) -> str:
         """What of this the file does not hold."""
         row, beat = seen.row, seen.beat
-        held = self._reader.one("hash_at", row[:3]) if row else None
+        held = self._reader.one("hash_at", row) if row else None
         beaten = self._reader.one("beat_of", beat[:1]) if beat else None
         return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
 
@@ -324,6 +325,10 @@ class SQLite:
     ) -> list[TaskRow]:
         """Tasks, newest first."""
         return [TaskRow(*row) for row in self._reader.all("tasks", (tenant, delivery, execution, kind, queue, after, limit))]
+
+    def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
+        """Tasks or tenant-scoped keys, in order."""
+        return [Age(*row) for row in self._reader.all("key_ages" if keys else "ages", (tenant, *after, limit))]
 
     def effect(self, tenant: str | None, key: str) -> EffectRow | None:
         """One effect's row."""
@@ -466,7 +471,7 @@ class _Transaction:
         return SessionFacts(row[0], row[1], row[2], living=True)
 
     def _holds(self, seen: tuple[str, str, int, bytes]) -> bool:
-        found = self._first("hash_at", seen[:3])
+        found = self._first("hash_at", seen)
         return found is not None and found[0] == seen[3]
 
     def _id(self, row: tuple[str, str, int]) -> str | None:
@@ -479,7 +484,7 @@ class _Transaction:
         if writes is not None:
             rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
             for name, found in (
-                ("insert_key", writes.keys), ("insert_journal", rows), ("put_task", writes.tasks),
+                ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
                 ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),
                 ("delete_inflight", writes.inflight_gone), ("insert_inflight", writes.inflight),
                 ("put_effect", writes.effects), ("delete_unknown", writes.unknown_gone), ("insert_unknown", writes.unknown),

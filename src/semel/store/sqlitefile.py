@@ -15,7 +15,8 @@ from semel.errors import Misuse
 from semel.store.sqlfile import text
 
 APPLICATION_ID = 0x53454D4C  # "SEML", in the file's header
-SCHEMA = 1
+SCHEMA = 2
+MIGRATIONS = {1: "sqlite_schema.sql", 2: "sqlite_schema_2.sql"}  # to each version, from the one before
 OPENING_SECONDS = 30.0
 OLDEST_LIBRARY = (3, 51, 3)  # before it, a checkpoint beside a commit of another process could lose what was committed
 NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "ceph", "glusterfs", "lustre", "afs", "fuse.sshfs", "fuse.s3fs",
@@ -83,7 +84,7 @@ def pragmas(raw: apsw.Connection) -> None:
 
 
 def prepare(raw: apsw.Connection, place: str) -> bool:
-    """Make the schema (True), or check that it is ours and of this version. Raises `Misuse`; nothing is changed then."""
+    """Make the schema (True) or upgrade it, or check that it is ours. Raises `Misuse`; nothing is changed then."""
     check_library(apsw.sqlite_lib_version())
     try:
         return _prepare(raw, place)
@@ -112,12 +113,15 @@ def _prepare(raw: apsw.Connection, place: str) -> bool:
     pragmas(raw)
     raw.execute("BEGIN IMMEDIATE")
     try:
-        new_here = _check(raw, place) == 0
+        version = _check(raw, place)
+        new_here = version == 0
+        for step in range(version + 1, SCHEMA + 1):
+            raw.execute(text(MIGRATIONS[step]))
         if new_here:
-            raw.execute(text("sqlite_schema.sql"))
             new = {"id": str(uuid_utils.uuid4()), "application": str(uuid_utils.uuid4()), "epoch": str(int(time.time()))}
             raw.executemany("INSERT INTO meta (name, value) VALUES (?, ?)", list(new.items()))
             raw.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        if version != SCHEMA:
             raw.execute(f"PRAGMA user_version={SCHEMA}")
         raw.execute("COMMIT")
         return new_here

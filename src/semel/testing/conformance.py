@@ -33,6 +33,7 @@ from semel.store.contract import LARGEST_TTL_MS, Fenced, Guard, Landed, SessionR
 from semel.testing.conformance_changes import Changes
 from semel.testing.conformance_claims import Claiming
 from semel.testing.conformance_kit import AT, Stream, change_id, claiming, commit, one, session, task, wrong
+from semel.testing.conformance_retention import Retention
 from semel.testing.conformance_tables import Projections
 from semel.testing.conformance_tenants import Tenants
 
@@ -232,5 +233,5 @@ class GoingBack:
         assert [store.reread().largest_ttl_ms for store in (first, second)] == [90_000] * 2
 
 
-class StoreConformance(Changes, Claiming, Projections, Tenants, Sessions, Handles, GoingBack):
+class StoreConformance(Changes, Claiming, Projections, Tenants, Sessions, Handles, GoingBack, Retention):
     """Subclass it, and give it the fixture `make_store`; pytest finds the rest (see the module's docstring)."""

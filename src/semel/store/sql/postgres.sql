@@ -63,10 +63,18 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: hashes
+-- As `hash_at`, of many rows.
 SELECT k.tenant, k.stream, k.seq, j.hash
-FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)
+FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[]) AS k (tenant, stream, seq, hash)
 CROSS JOIN LATERAL (
     SELECT j.hash FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq = k.seq
+    UNION ALL
+    SELECT k.hash FROM (
+        SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream
+        ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+    ) AS f
+    WHERE f.kind = 'pruned' AND f.seq > k.seq AND (f.seq > k.seq + 1 OR f.body::jsonb ->> 'hash' = encode(k.hash, 'hex'))
+    LIMIT 1
 ) AS j;
 
 -- name: ids
@@ -97,6 +105,11 @@ SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(ta
 INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
 SELECT * FROM unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[], %(kind)s::text[], %(actor)s::text[],
                      %(token)s::bigint[], %(at)s::bigint[], %(body)s::text[], %(id)s::text[], %(hash)s::bytea[]);
+
+-- name: take_away
+-- What stands before a tombstone (R22).
+DELETE FROM semel.journal j USING unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[]) AS k (tenant, stream, seq)
+WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq < k.seq;
 
 -- name: put_task
 INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
@@ -304,6 +317,31 @@ WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)
   AND (%(after)s::text = '' OR task < %(after)s::text)
 ORDER BY task DESC LIMIT %(limit)s;
 
+-- name: ages
+-- Tasks in order, a page at a time, with the time and the kind of the last row of each.
+SELECT t.tenant, t.task, t.delivery, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
+FROM (
+    SELECT t.tenant, t.task, t.delivery, t.version FROM semel.task t
+    WHERE (%(tenant)s::text IS NULL OR t.tenant = %(tenant)s::text) AND (t.tenant, t.task) > (%(owner)s::text, %(after)s::text)
+    ORDER BY t.tenant, t.task LIMIT %(limit)s::bigint
+) AS t
+LEFT JOIN LATERAL (
+    SELECT j.at, j.kind FROM semel.journal j WHERE j.tenant = t.tenant AND j.stream = t.task AND j.seq = t.version
+) AS j ON true ORDER BY t.tenant, t.task;
+
+-- name: key_ages
+-- The same of effects; one that stands in its task's stream is of no age by itself.
+SELECT e.tenant, e.key, e.state, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
+FROM (
+    SELECT e.tenant, e.key, e.stream, e.state FROM semel.effect e
+    WHERE (%(tenant)s::text IS NULL OR e.tenant = %(tenant)s::text) AND (e.tenant, e.key) > (%(owner)s::text, %(after)s::text)
+    ORDER BY e.tenant, e.key LIMIT %(limit)s::bigint
+) AS e
+LEFT JOIN LATERAL (
+    SELECT j.at, j.kind FROM semel.journal j WHERE e.stream = e.key AND j.tenant = e.tenant AND j.stream = e.key
+    ORDER BY j.tenant DESC, j.stream DESC, j.seq DESC LIMIT 1
+) AS j ON true ORDER BY e.tenant, e.key;
+
 -- name: effect
 SELECT * FROM semel.effect WHERE tenant = %s AND key = %s;
 
@@ -385,7 +423,15 @@ SELECT name, value FROM semel.meta;
 UPDATE semel.meta SET value = %s WHERE name = 'epoch';
 
 -- name: hash_at
-SELECT hash FROM semel.journal WHERE tenant = %s AND stream = %s AND seq = %s;
+-- What was pruned is held: its stream begins with a tombstone, which names the hash of the last row that went.
+SELECT hash FROM semel.journal WHERE tenant = %(tenant)s::text AND stream = %(stream)s::text AND seq = %(seq)s::bigint
+UNION ALL
+SELECT %(hash)s::bytea FROM (
+    SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text
+    ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+) AS f
+WHERE f.kind = 'pruned' AND f.seq > %(seq)s::bigint
+  AND (f.seq > %(seq)s::bigint + 1 OR f.body::jsonb ->> 'hash' = encode(%(hash)s::bytea, 'hex')) LIMIT 1;
 
 -- name: beat_of
 SELECT beat FROM semel.session WHERE id = %s;

@@ -4,6 +4,10 @@ SELECT seq, hash FROM journal WHERE tenant = ? AND stream = ? ORDER BY seq DESC 
 -- name: insert_journal
 INSERT INTO journal (tenant, stream, seq, kind, actor, token, at, body, id, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: take_away
+-- What stands before a tombstone (R22).
+DELETE FROM journal WHERE tenant = ? AND stream = ? AND seq < ?;
+
 -- name: put_task
 INSERT INTO task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
                   crashes, unknown, version, why)
@@ -54,7 +58,11 @@ INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET va
 SELECT name, value FROM meta;
 
 -- name: hash_at
-SELECT hash FROM journal WHERE tenant = ? AND stream = ? AND seq = ?;
+-- What was pruned is held: its stream begins with a tombstone, which names the hash of the last row that went.
+SELECT hash FROM journal WHERE tenant = ?1 AND stream = ?2 AND seq = ?3
+UNION ALL
+SELECT ?4 FROM (SELECT seq, kind, body FROM journal WHERE tenant = ?1 AND stream = ?2 ORDER BY seq LIMIT 1)
+WHERE kind = 'pruned' AND seq > ?3 AND (seq > ?3 + 1 OR body ->> 'hash' = lower(hex(?4))) LIMIT 1;
 
 -- name: beat_of
 SELECT beat FROM session WHERE id = ?;
@@ -148,6 +156,21 @@ SELECT * FROM task
 WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4)
   AND (?5 = '' OR queue = ?5) AND (?6 = '' OR task < ?6)
 ORDER BY task DESC LIMIT ?7;
+
+-- name: ages
+-- Tasks in order, a page at a time, with the time and the kind of the last row of each.
+SELECT t.tenant, t.task, t.delivery, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
+FROM (SELECT tenant, task, delivery, version FROM task WHERE (?1 IS NULL OR tenant = ?1) AND (tenant, task) > (?2, ?3)
+      ORDER BY tenant, task LIMIT ?4) AS t
+LEFT JOIN journal j ON j.tenant = t.tenant AND j.stream = t.task AND j.seq = t.version ORDER BY t.tenant, t.task;
+
+-- name: key_ages
+-- The same of effects; one that stands in its task's stream is of no age by itself.
+SELECT e.tenant, e.key, e.state, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
+FROM (SELECT tenant, key, stream, state FROM effect WHERE (?1 IS NULL OR tenant = ?1) AND (tenant, key) > (?2, ?3)
+      ORDER BY tenant, key LIMIT ?4) AS e
+LEFT JOIN journal j ON e.stream = e.key AND j.tenant = e.tenant AND j.stream = e.key
+  AND j.seq = (SELECT max(l.seq) FROM journal l WHERE l.tenant = e.tenant AND l.stream = e.key) ORDER BY e.tenant, e.key;
 
 -- name: effect
 SELECT * FROM effect WHERE tenant = ? AND key = ?;
