@@ -4,12 +4,15 @@ from semel.app import App
 from semel.app import current_work as current
 from semel.decorated import Effect, Executes, Task, sleep, wait_for
 from semel.direct import Work
+from semel.engine.dead import Handled
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused, SemelError, StoreUnavailable, Suspended, Unsettled
+from semel.machine.forecast import Forecast
 from semel.model import (
     Ask,
     Atomic,
     Confirmed,
     Conflict,
+    DeadLetters,
     Delivery,
     EffectState,
     EffectView,
@@ -38,6 +41,7 @@ __all__ = [
     "Atomic",
     "Confirmed",
     "Conflict",
+    "DeadLetters",
     "Delivery",
     "Effect",
     "EffectState",
@@ -45,6 +49,8 @@ __all__ = [
     "Event",
     "Executes",
     "Execution",
+    "Forecast",
+    "Handled",
     "Limits",
     "Lookup",
     "Misuse",

@@ -8,10 +8,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import drive, review, views
+from semel.engine import dead, drive, review, views
+from semel.engine.dead import Handled, Plan
 from semel.errors import Misuse
+from semel.machine.forecast import Forecast
 from semel.machine.projection import EffectRow
-from semel.model import Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
+from semel.model import DeadLetters, Delivery, EffectState, EffectView, Execution, Ref, TaskView, Verdict
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -273,16 +275,164 @@ class Review(_Part):
         """The awaitable twin of `cancel`."""
         await asyncio.to_thread(self.cancel, of, by=by, reason=reason, tenant=tenant)
 
-    def replay(self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None) -> None:
+    def replay(
+        self,
+        of: Ref[Any] | str,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        tenant: str | None = None,
+    ) -> None:
         """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
 
-        from_step: forget the recorded steps from the first of that name on; default: all of them.
+        from_step: forget the recorded steps from the first of that name on (one that the task has not come to yet: none of
+        them); default: all of them. at_most: by effect name, how many that are not on record yet may be sent; a further one
+        is refused, and the task is a dead letter again. Names that are left out: none. None: no such limit.
         """
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
-        drive.run(review.replay(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step))
+        owner, task = self._of(of, tenant)
+        desk, most = self._app.runtime.desk, None if at_most is None else self._limit(at_most)
+        known = bool(from_step) and self._letter(owner, task, from_step).step_known
+        drive.run(review.replay(desk, owner, task, by=by, reason=reason, from_step=from_step, known=known, at_most=most))
 
     async def areplay(
-        self, of: Ref[Any] | str, *, by: str, from_step: str = "", reason: str = "", tenant: str | None = None
+        self,
+        of: Ref[Any] | str,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        tenant: str | None = None,
     ) -> None:
         """The awaitable twin of `replay`."""
-        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, tenant=tenant)
+        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, at_most=at_most, tenant=tenant)
+
+    def forecast(
+        self, of: Ref[Any] | str | DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None
+    ) -> Forecast:
+        """What a replay would do, by effect name, without doing it: of one task, or the sum over dead letters."""
+        not_in_loop("app.review.forecast", "await app.review.aforecast(...)")
+        if isinstance(of, DeadLetters):
+            return self.plan(of, from_step=from_step, limit=limit, tenant=tenant).forecast
+        return self._letter(*self._of(of, tenant), from_step).forecast
+
+    async def aforecast(
+        self, of: Ref[Any] | str | DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None
+    ) -> Forecast:
+        """The awaitable twin of `forecast`."""
+        return await asyncio.to_thread(self.forecast, of, from_step=from_step, limit=limit, tenant=tenant)
+
+    def replay_many(
+        self,
+        of: DeadLetters,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        only_as_forecast: bool = True,
+        batch: str = "",
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Handled:
+        """Replay dead letters, each as its own change. Killed in the middle, the same call again replays the rest.
+
+        only_as_forecast: of effects that are not on record, each task may send as many as finished tasks of its kind did;
+        `at_most` says otherwise, by name. batch: a name; what was replayed under it is not replayed under it again, and
+        listed (default: one that follows from the filter, from_step, by and reason).
+        """
+        not_in_loop("app.review.replay_many", "await app.review.areplay_many(...)")
+        review.no_agent("app.review.replay_many")
+        review.person(by)
+        chosen = self.plan(
+            of, from_step=from_step, limit=limit, tenant=tenant, batch=batch or dead.batch_of(of, from_step, by, reason)
+        )
+        return self.replay_plan(chosen, by=by, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast)
+
+    async def areplay_many(
+        self,
+        of: DeadLetters,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        only_as_forecast: bool = True,
+        batch: str = "",
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Handled:
+        """The awaitable twin of `replay_many`."""
+        return await asyncio.to_thread(
+            self.replay_many, of, by=by, from_step=from_step, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast,
+            batch=batch, limit=limit, tenant=tenant,
+        )  # fmt: skip
+
+    def purge(self, of: Ref[Any] | str, *, by: str, reason: str, tenant: str | None = None) -> None:
+        """Give up a dead letter for good: it leaves the list; its record, its keys and their results stay.
+
+        Refused (`unknown_outstanding`) while an effect of it is unknown: settle that first.
+        """
+        not_in_loop("app.review.purge", "await app.review.apurge(...)")
+        review.no_agent("app.review.purge")
+        why = dead.purge_words(review.person(by).partition(":")[2], reason)
+        drive.run(review.purge(self._app.runtime.desk, *self._of(of, tenant), by=by, why=why))
+
+    async def apurge(self, of: Ref[Any] | str, *, by: str, reason: str, tenant: str | None = None) -> None:
+        """The awaitable twin of `purge`."""
+        await asyncio.to_thread(self.purge, of, by=by, reason=reason, tenant=tenant)
+
+    def purge_many(
+        self, of: DeadLetters, *, by: str, reason: str, limit: int | None = None, tenant: str | None = None
+    ) -> Handled:
+        """Give up dead letters for good, each as its own change."""
+        not_in_loop("app.review.purge_many", "await app.review.apurge_many(...)")
+        review.no_agent("app.review.purge_many")
+        review.person(by)
+        return self.purge_plan(self.plan(of, limit=limit, tenant=tenant), by=by, reason=reason)
+
+    async def apurge_many(
+        self, of: DeadLetters, *, by: str, reason: str, limit: int | None = None, tenant: str | None = None
+    ) -> Handled:
+        """The awaitable twin of `purge_many`."""
+        return await asyncio.to_thread(self.purge_many, of, by=by, reason=reason, limit=limit, tenant=tenant)
+
+    # --- for the command line, which shows a plan before it is carried out ---
+
+    def plan(
+        self, of: DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None, batch: str = ""
+    ) -> Plan:
+        """The dead letters that are meant, and what a replay of them would do."""
+        self._app.load()
+        declared = frozenset(self._app.declared_steps.names())
+        desk, whose = self._app.runtime.desk, self._tenant(tenant)
+        return dead.plan(desk, of, whose, from_step=from_step, batch=batch, limit=limit, declared=declared)
+
+    def replay_plan(
+        self, chosen: Plan, *, by: str, reason: str, at_most: Mapping[str, int] | None, only_as_forecast: bool,
+        progress: dead.Progress = lambda done, of: None,
+    ) -> Handled:  # fmt: skip
+        """Replay what was shown, as it was shown."""
+        return dead.replay_all(
+            self._app.runtime.desk, chosen, by=by, reason=reason, at_most=None if at_most is None else self._limit(at_most),
+            only_as_forecast=only_as_forecast, progress=progress, app=self._app,
+        )  # fmt: skip
+
+    def purge_plan(self, chosen: Plan, *, by: str, reason: str, progress: dead.Progress = lambda done, of: None) -> Handled:
+        """Give up for good what was shown, as it was shown."""
+        return dead.purge_all(self._app.runtime.desk, chosen, by=by, reason=reason, progress=progress, app=self._app)
+
+    def _limit(self, at_most: Mapping[str, int]) -> dict[str, int]:
+        """By the names that records go by."""
+        known = self._app.declared_effects
+        return {
+            declared.first_name if (declared := known.get(name)) else name: most for name, most in dead.checked(at_most).items()
+        }
+
+    def _letter(self, tenant: str, task: str, from_step: str) -> dead.Letter:
+        self._app.load()
+        desk, declared = self._app.runtime.desk, frozenset(self._app.declared_steps.names())
+        return dead.letter_of(desk, dead.Kinds(desk), tenant, task, from_step, declared)

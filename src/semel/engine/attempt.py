@@ -31,7 +31,7 @@ RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, fail, gone.
+    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, fail, dead, gone.
 
     wait_ms: of a park. event, until: of a wait.
     """
@@ -183,6 +183,10 @@ class Attempt:
         """People decide whether `key` is sent (R21)."""
         raise (yield from self._suspended(Exit("approval", why, key)))
 
+    def give_up(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
+        """It would do more than a person has let it do: a dead letter, whatever its code does with the exception."""
+        raise (yield from self._suspended(Exit("dead", why, key)))
+
     def suspend_fenced(self) -> Generator[Request, Any, Suspended]:
         """This process may start nothing more."""
         yield Await(self.ledger.desk.writer.barrier(), 1.0)
@@ -299,8 +303,9 @@ class Attempt:
         elif exit.how == "approval":  # the machine does not block what was decided while the handler still ran
             yield from self.look_again()
             yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, approval=True))
-        elif exit.how == "fail":
-            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random()))
+        elif exit.how in ("fail", "dead"):
+            fatal = exit.how == "dead"
+            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random(), fatal))
 
 
 def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:

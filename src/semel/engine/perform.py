@@ -19,8 +19,8 @@ from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedO
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import journal as j
-from semel.machine import keys, tasks
-from semel.model import READABLE, Json, Refusal, Submission
+from semel.machine import keys, replays, tasks
+from semel.model import READABLE, Code, Json, Refusal, Submission
 from semel.store.writer import Signal
 
 if TYPE_CHECKING:
@@ -143,6 +143,8 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
         if not isinstance(decided, Refusal):
             attempt.said[call.key] = call.digest
             return decided
+        if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
+            yield from attempt.give_up(decided.message, call.key)
         if decided.code in READABLE:
             attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
             result = decided.result

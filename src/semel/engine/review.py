@@ -144,8 +144,18 @@ def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Gener
     unwrap((yield from ledger.commit(tasks.Cancel(why, desk.clock.wall_ms()))))
 
 
-def replay(desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str) -> Generator[Request, Any, None]:
-    """The same task, the same keys: what is on record is returned, not repeated."""
+def replay(
+    desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str, known: bool = False,
+    at_most: dict[str, int] | None = None, seen: int = 0,
+) -> Generator[Request, Any, None]:  # fmt: skip
+    """The same task, the same keys: what is on record is returned, not repeated. known: others of its kind have that step."""
     ledger = open_ledger(desk, tenant, task, person(by))
     why = f"by {by.strip()}" + (f": {reason}" if reason else "")
-    unwrap((yield from ledger.commit(tasks.Replay(why, desk.clock.wall_ms(), from_step))))
+    command = tasks.Replay(why, desk.clock.wall_ms(), from_step, at_most, seen, known)
+    unwrap((yield from ledger.commit(command)))
+
+
+def purge(desk: Desk, tenant: str, task: str, *, by: str, why: str) -> Generator[Request, Any, None]:
+    """A dead letter that nobody will look after any more: its record and its keys stay."""
+    ledger = open_ledger(desk, tenant, task, person(by))
+    unwrap((yield from ledger.commit(tasks.Purge(why))))

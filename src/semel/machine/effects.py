@@ -213,6 +213,7 @@ class Standing:
     current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
     unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
     of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task.
+    beyond: why the key may not be sent after the replay that the task is in (R23).
     """
 
     current: bool = True
@@ -222,6 +223,7 @@ class Standing:
     used_here: int = 0
     clean: bool = False
     cancelled: bool = False
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,6 +388,8 @@ def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal
 
 
 def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
+    if standing.beyond and not c.again:
+        return _no(Code.LIMIT_REACHED, standing.beyond)
     if effect is not None:
         return None
     if c.limit is not None and standing.used >= c.limit:

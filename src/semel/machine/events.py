@@ -41,6 +41,8 @@ __all__ = [
     "Lost",
     "OfEffect",
     "Parked",
+    "Purged",
+    "Renewed",
     "Replayed",
     "SenderGone",
     "Signalled",
@@ -105,6 +107,7 @@ class Joined(Happened):
     kind: ClassVar[str] = "joined"
     key: str
     name: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +188,25 @@ class DeadLettered(Happened):
 
 @dataclass(frozen=True, slots=True)
 class Replayed(Happened):
+    """at_most: by effect name, how many keys that are not on record by now may be sent after it; None: no such limit.
+
+    batch: of which replay of many it is part.
+    """
+
     kind: ClassVar[str] = "replayed"
     why: str = ""
     from_step: str = ""
     due: int = 0
+    at_most: dict[str, int] | None = None
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged(Happened):
+    """Nobody will look after this dead letter any more. Its record stays, and so do its keys."""
+
+    kind: ClassVar[str] = "purged"
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +418,16 @@ class Denied(OfEffect):
 
 
 @dataclass(frozen=True, slots=True)
+class Renewed(OfEffect):
+    """A person opens the next generation of a provably clean effect: its next call has a key of its own (R9)."""
+
+    kind: ClassVar[str] = "renewed"
+    by: str
+    generation: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Drifted(OfEffect):
     """The same intent in other words: what was recorded was given (R9), or, approved by a person, was sent (R21)."""
 
@@ -472,8 +500,8 @@ KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
         Enqueued, Claimed, Stepped, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
-        Cancelled, DeadLettered, Replayed, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
-        SenderGone, Found, Answered, Asked, Approved, Denied, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
+        Cancelled, DeadLettered, Replayed, Purged, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost, Late, Unfenced,
+        SenderGone, Found, Answered, Asked, Approved, Denied, Renewed, Drifted, Declined, Assumed, EpochBegan, EpochWatched,
         WindowClosed, DoubtLifted, Void,
     )
 }  # fmt: skip

@@ -115,9 +115,27 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
+    """at_most: by effect name, how many keys that are not on record may be sent after it; None: no such limit.
+
+    seen: the version that was looked at (0: not said); then only that, and only a dead letter, is replayed. known: the caller
+    knows of a step of that name, which the task may not have come to yet. batch: of which replay of many it is part.
+    """
+
     why: str
     at: int
     from_step: str = ""
+    at_most: dict[str, int] | None = None
+    seen: int = 0
+    known: bool = False
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A person gives up a dead letter for good. seen: as in `Replay`."""
+
+    why: str
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@
 | wait       | leased                   | queued until then, or blocked until a signal; at once if it has come already      |
 | signal     | any but the ended        | on record, once for each name; queued if that is what it waits for                |
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
+| purge      | dead_lettered            | acknowledged / failed: given up for good; refused while anything is unknown      |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
 """
@@ -24,7 +25,7 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals
+from semel.machine import approvals, replays
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
@@ -39,6 +40,7 @@ from semel.machine.task_commands import (
     Join,
     LoseLease,
     Park,
+    Purge,
     Replay,
     Signal,
     Step,
@@ -50,7 +52,7 @@ from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
     "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
-    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal",
+    "Decline", "Cancel", "Replay", "Purge", "Wait", "GiveUp", "Signal",
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
@@ -99,6 +101,9 @@ class Task:
     waits: Map[str, Waiting] = field(default_factory=Map)
     signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
     waiting: str = ""  # the key of the wait for which it has no owner now
+    at_most: Map[str, int] | None = None  # by effect name: how many keys may be new since it was replayed; None: no limit
+    fresh: Map[str, tuple[str, ...]] = field(default_factory=Map)  # by effect name: those that are, in their order
+    batches: frozenset[str] = frozenset()  # the replays of many that it was part of
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
     joined: frozenset[str] = frozenset()
@@ -137,7 +142,7 @@ class Key:
 
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-    | Wait | GiveUp | Signal
+    | Purge | Wait | GiveUp | Signal
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
@@ -195,7 +200,7 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
         used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending),
+        cancelled=bool(task.ending), beyond=replays.beyond(task, command.key, command.name, command.generation),
     )  # fmt: skip
 
 
@@ -338,13 +343,13 @@ def _cancel(task: Task, c: Cancel, shared: Mapping[str, Key]) -> e.Decision | Re
 
 
 def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal:
-    if task.delivery is Delivery.BLOCKED and not c.from_step:
-        return e.Decision((j.Unblocked(f"replayed: {c.why}", c.at),))  # the ladder is climbed again, from where it stands
-    if not task.ended:
-        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended, or is blocked, can be replayed")
-    if c.from_step and not any(key.rsplit(":", 2)[0] == c.from_step for key in task.steps):
-        return _no(Code.STALE_VIEW, f"the task has no recorded step {c.from_step!r}")
-    return e.Decision((j.Replayed(c.why, c.from_step, c.at),))
+    events = replays.replayed(task, c)
+    return events if isinstance(events, Refusal) else e.Decision(events)
+
+
+def _purge(task: Task, c: Purge, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    events = replays.purged(task, c, [*_unknown(task, shared), *_in_flight(task, shared)])
+    return events if isinstance(events, Refusal) else e.Decision(events)
 
 
 def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -381,7 +386,7 @@ def _signal(task: Task, c: Signal, _: Mapping[str, Key]) -> e.Decision | Refusal
 _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
-    Wait: _wait, GiveUp: _give_up, Signal: _signal,
+    Purge: _purge, Wait: _wait, GiveUp: _give_up, Signal: _signal,
 }  # fmt: skip
 
 
@@ -451,6 +456,7 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
     names = task.names
     if before is None:
         names = names.set(after.name, names.get(after.name, 0) + 1)
+        task = replays.came(task, event.key, after.name, after.generation)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
     return replace(
@@ -501,11 +507,6 @@ def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
 
 
 def _apply_replayed(t: Task, c: j.Replayed) -> Task:
-    """Steps are forgotten from the named one on, in the order in which they were recorded; effects never are."""
-    named = [seq for key, (seq, _) in t.steps.items() if key.rsplit(":", 2)[0] == c.from_step]
-    first = min(named, default=0)
-    steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
-    waits = Map({key: wait for key, wait in t.waits.items() if wait.seq < first})
     return _left(
         t,
         Delivery.QUEUED,
@@ -517,9 +518,13 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
         ending="",
         due=c.due,
         why=f"replayed: {c.why}",
-        steps=steps,
-        waits=waits,
+        **replays.apply_replayed(t, c),
     )
+
+
+def _apply_joined(t: Task, c: j.Joined) -> Task:
+    t = replays.came(t, c.key, c.name, c.generation)
+    return replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1))
 
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
@@ -537,13 +542,15 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     ),
     j.Claimed: _apply_claimed,
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
-    j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
+    j.Joined: _apply_joined,
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
     j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why, waiting=c.key),
     j.Waits: lambda t, c: replace(t, waits=t.waits.set(c.key, Waiting(t.version + 1, c.event, c.until))),
     j.GaveUp: lambda t, c: replace(t, waits=t.waits.set(c.key, replace(t.waits[c.key], over=True))),
     j.Signalled: lambda t, c: replace(t, signals=t.signals.set(c.event, (t.version + 1, c.payload))),
-    j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending=""),
+    j.Finished: lambda t, c: _left(
+        t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending="", at_most=None, fresh=Map()
+    ),
     j.Failed: lambda t, c: _left(
         t,
         Delivery.QUEUED,
@@ -564,6 +571,7 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Cancelled: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.CANCELLED, ending="", clean=False, why=c.why),
     j.DeadLettered: lambda t, c: _left(t, Delivery.DEAD_LETTERED, Execution.FAILED, ending="", clean=False, why=c.why),
     j.Replayed: _apply_replayed,
+    j.Purged: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.FAILED, why=f"purged: {c.why}"),
 }
 
 
