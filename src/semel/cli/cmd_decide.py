@@ -171,39 +171,6 @@ def cancel(
         )
 
 
-@cli.command(rich_help_panel=DECIDE)
-def replay(
-    task: TaskArg,
-    by: ByOpt = None,
-    from_step: Annotated[
-        str,
-        typer.Option(
-            "--from-step", metavar="STEP", help="Forget recorded steps from this one on; default: all.", show_default=False
-        ),
-    ] = "",
-    reason: ReasonOpt = "",
-    store: StoreOpt = reach.DEFAULT_STORE,
-    tenant: TenantOpt = "default",
-    as_json: JsonOpt = False,
-) -> None:
-    """Run an ended task again: same task, same keys.
-
-    Effects on record are returned, never repeated.
-    """
-    name = decide.who(by)
-    with opened(store, tenant) as app:
-        desk = app.runtime.desk
-        found = reach.find(desk.store, task, tenant, among=("task",))
-        app.review.replay(found.id, by=name, from_step=from_step, reason=reason, tenant=found.tenant)
-        data = decide.decided_data(desk, found)
-        workers = bool(desk.store.sessions())
-    if as_json:
-        output.emit(data)
-    else:
-        hint = "" if workers else " No worker is running now: semel worker MODULE:app"
-        output.say(f"{data['kind']} {data['key']} ({found.id}) is {data['delivery']} again, by {name}.{hint}")
-
-
 @cli.command("restore", rich_help_panel=DECIDE)
 def restored(
     old_is_down: Annotated[

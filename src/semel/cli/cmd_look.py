@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from semel.cli import approvals, output, reach, show, verify, why
+from semel.cli import dead as letters
 from semel.cli.base import FOUND_WRONG, LOOK, cli, opened
 from semel.cli.options import (
     AllOpt,
@@ -104,11 +105,11 @@ def dead(
 ) -> None:
     """Dead letters: why they were given up, and what their effects did."""
     with opened(store, tenant, all_tenants) as app:
-        found = show.dead_letters(app, None if all_tenants else tenant, limit)
+        found = letters.letters(app, None if all_tenants else tenant, limit)
         if as_json:
-            output.emit({"dead": [show.dead_data(one) for one in found]})
+            output.emit({"dead": [letters.letter_data(one) for one in found]})
         else:
-            show.dead(app.runtime.desk, found, all_tenants)
+            letters.listed(app.runtime.desk, found, all_tenants)
 
 
 @cli.command("approvals", rich_help_panel=LOOK)

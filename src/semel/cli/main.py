@@ -11,10 +11,10 @@ from semel.cli import reach
 from semel.cli.base import cli
 
 # isort: off
-from semel.cli import cmd_run, cmd_look, cmd_decide, cmd_keep
+from semel.cli import cmd_run, cmd_look, cmd_decide, cmd_dead, cmd_keep
 # isort: on
 
-COMMANDS = (cmd_run, cmd_look, cmd_decide, cmd_keep)  # in the order in which help lists their panels
+COMMANDS = (cmd_run, cmd_look, cmd_decide, cmd_dead, cmd_keep)  # in the order in which help lists their panels
 
 
 def main() -> None:

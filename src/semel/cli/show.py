@@ -1,18 +1,16 @@
-"""`semel tasks`, `show`, `unknown` and `dead`: what is on record, for people and for programs."""
+"""`semel tasks`, `show` and `unknown`: what is on record, for people and for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.text import Text
 
-from semel.app import App
 from semel.cli import output as out
 from semel.cli import why
 from semel.cli.needs import Need, ladder, need_of
-from semel.cli.reach import Found, every_task, reading
+from semel.cli.reach import Found, reading
 from semel.cli.tell import Line, Past
 from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
@@ -302,54 +300,5 @@ def unknown(desk: Desk, found: Sequence[Unknown], tenants: bool) -> None:
             stopped = " --process-stopped" if u.need.stopped else ""
             rows.append(("", f"semel resolve {out.short(u.row.key)} --by YOU --confirmed JSON"))
             rows.append(("", f"semel resolve {out.short(u.row.key)} --by YOU --not-found{stopped}"))
-        for name, value in rows:
-            out.indented(value, INDENT, first=f"  {name}")
-
-
-# --- semel dead -----------------------------------------------------------------------------------------------------
-
-
-def dead_letters(app: App, tenant: str | None, limit: int) -> list[Shown]:
-    """Dead letters, newest first, with what their effects came to."""
-    desk = app.runtime.desk
-    found: list[Shown] = []
-    for row in every_task(desk.store, tenant, delivery=Delivery.DEAD_LETTERED):
-        if len(found) == limit:
-            break
-        found.append(read(desk, Found("task", row.task, row.tenant, row)))
-    return found
-
-
-def dead_data(shown: Shown) -> dict[str, Json]:
-    """For programs."""
-    s = shown.state
-    last = max((t.over for t in shown.attempts), default=shown.enqueued)
-    return {
-        "id": s.id, "tenant": shown.tenant, "kind": s.kind, "key": s.key, "why": s.why, "failures": s.failures,
-        "crashes": s.crashes, "attempts": s.attempt, "enqueued": shown.enqueued, "ended": last,
-        "effects": [{"key": x.key, "name": x.name, "state": str(x.state)} for x, _, _ in shown.effects],
-    }  # fmt: skip
-
-
-def dead(desk: Desk, found: Sequence[Shown], tenants: bool) -> None:
-    """For people."""
-    if not found:
-        out.verdict("NONE  There is no dead letter.", "good")
-        return
-    what = "letter is" if len(found) == 1 else "letters are"
-    out.verdict(f"DEAD LETTERS  {len(found)} {what} here. They run again only if somebody replays them.", "bad")
-    now = desk.clock.raw_ms()
-    for shown in found:
-        s, data = shown.state, dead_data(shown)
-        out.say()
-        ago = out.duration(now - data["ended"])
-        out.console().print(Text.assemble((out.clean(f"{s.kind} {s.key}"), "bold red"), f"  {ago} ago"), soft_wrap=True)
-        rows: list[tuple[str, Any]] = [("task", s.id)]
-        rows += [("tenant", shown.tenant)] if tenants else []
-        rows += [("why", s.why)]
-        rows += [("counts", f"{out.count(s.failures, 'failure')}, {out.count(s.crashes, 'crash', 'crashes')}")]
-        done = [f"{x.name} [{out.short(x.key)}] {x.state}" for x, _, _ in shown.effects]
-        rows += [("effects", ", ".join(done) if done else "none")]
-        rows += [("type", f"semel why {out.short(s.id)}"), ("", f"semel replay {out.short(s.id)} --by YOU")]
         for name, value in rows:
             out.indented(value, INDENT, first=f"  {name}")

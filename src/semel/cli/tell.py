@@ -230,9 +230,17 @@ def _dead(t: Teller, row: Row, x: j.DeadLettered) -> tuple[str, tuple[Detail, ..
 
 def _replayed(t: Teller, row: Row, x: j.Replayed) -> tuple[str, tuple[Detail, ...]]:
     steps = f"its steps from {x.from_step} on are" if x.from_step else "its steps are"
-    return _ended(
-        f"{t.work(row.stream)} is replayed {x.why}"
-    ) + f" Its keys stay, so no effect is repeated; {steps} run again.", ()
+    text = _ended(f"{t.work(row.stream)} is replayed {x.why}")
+    if x.at_most is not None:
+        most = ", ".join(f"{n} of {name}" for name, n in sorted(x.at_most.items()) if n) or "none"
+        steps += f" run again. It may send, of effects that are not on record yet: {most}"
+    else:
+        steps += " run again"
+    return f"{text} Its keys stay, so no effect is repeated; {steps}.", ()
+
+
+def _purged(t: Teller, row: Row, x: j.Purged) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} is given up for good {x.why}") + " Its record and its keys stay.", ()
 
 
 def _void(t: Teller, row: Row, x: j.Void) -> tuple[str, tuple[Detail, ...]]:
@@ -277,6 +285,7 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
+    j.Purged: _purged,
     j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Void: _void,

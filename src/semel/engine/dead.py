@@ -123,9 +123,13 @@ def matches(letter: Letter, which: DeadLetters) -> bool:
     return not which.effect or any(x.state == which.effect for x in state.effects.values())
 
 
-def batch_of(which: DeadLetters, from_step: str, by: str, reason: str) -> str:
-    """The name of a replay of many, if nobody gives one: the same words again are the same replay, and go on with it."""
-    times = [at.isoformat() if at else "" for at in (which.since, which.until)]
+def batch_of(which: DeadLetters, from_step: str, by: str, reason: str, times: tuple[str, str] | None = None) -> str:
+    """The name of a replay of many, if nobody gives one: the same words again are the same replay, and go on with it.
+
+    times: since and until as somebody wrote them; "two hours ago" is the same words later, too.
+    """
+    if times is None:
+        times = (str(which.since or ""), str(which.until or ""))
     said = [which.kind, which.queue, which.why, *times, str(which.effect), from_step, by.strip(), reason]
     return "same:" + keys.digest(said)[:12]
 
