@@ -143,10 +143,10 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
         if not isinstance(decided, Refusal):
             attempt.said[call.key] = call.digest
             return decided
-        if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
-            yield from attempt.give_up(decided.message, call.key)
         if decided.code in READABLE:
             attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
+            if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
+                yield from attempt.give_up(decided.message, call.key)
             result = decided.result
             if result is not None:
                 result = effect.result.decode(result)
