@@ -293,7 +293,7 @@ class Review(_Part):
         """
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
         owner, task = self._of(of, tenant)
-        desk, most = self._app.runtime.desk, None if at_most is None else self._limit(at_most)
+        desk, most = self._app.runtime.desk, None if at_most is None else limit_of(self._app, at_most)
         known = bool(from_step) and self._letter(owner, task, from_step).step_known
         drive.run(review.replay(desk, owner, task, by=by, reason=reason, from_step=from_step, known=known, at_most=most))
 
@@ -316,7 +316,7 @@ class Review(_Part):
         """What a replay would do, by effect name, without doing it: of one task, or the sum over dead letters."""
         not_in_loop("app.review.forecast", "await app.review.aforecast(...)")
         if isinstance(of, DeadLetters):
-            return self.plan(of, from_step=from_step, limit=limit, tenant=tenant).forecast
+            return plan(self._app, of, from_step=from_step, limit=limit, tenant=tenant).forecast
         return self._letter(*self._of(of, tenant), from_step).forecast
 
     async def aforecast(
@@ -347,10 +347,15 @@ class Review(_Part):
         not_in_loop("app.review.replay_many", "await app.review.areplay_many(...)")
         review.no_agent("app.review.replay_many")
         review.person(by)
-        chosen = self.plan(
-            of, from_step=from_step, limit=limit, tenant=tenant, batch=batch or dead.batch_of(of, from_step, by, reason)
+        chosen = plan(
+            self._app,
+            of,
+            from_step=from_step,
+            limit=limit,
+            tenant=tenant,
+            batch=batch or dead.batch_of(of, from_step, by, reason),
         )
-        return self.replay_plan(chosen, by=by, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast)
+        return replay_plan(self._app, chosen, by=by, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast)
 
     async def areplay_many(
         self,
@@ -392,7 +397,7 @@ class Review(_Part):
         not_in_loop("app.review.purge_many", "await app.review.apurge_many(...)")
         review.no_agent("app.review.purge_many")
         review.person(by)
-        return self.purge_plan(self.plan(of, limit=limit, tenant=tenant), by=by, reason=reason)
+        return purge_plan(self._app, plan(self._app, of, limit=limit, tenant=tenant), by=by, reason=reason)
 
     async def apurge_many(
         self, of: DeadLetters, *, by: str, reason: str, limit: int | None = None, tenant: str | None = None
@@ -400,39 +405,42 @@ class Review(_Part):
         """The awaitable twin of `purge_many`."""
         return await asyncio.to_thread(self.purge_many, of, by=by, reason=reason, limit=limit, tenant=tenant)
 
-    # --- for the command line, which shows a plan before it is carried out ---
-
-    def plan(
-        self, of: DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None, batch: str = ""
-    ) -> Plan:
-        """The dead letters that are meant, and what a replay of them would do."""
-        self._app.load()
-        declared = frozenset(self._app.declared_steps.names())
-        desk, whose = self._app.runtime.desk, self._tenant(tenant)
-        return dead.plan(desk, of, whose, from_step=from_step, batch=batch, limit=limit, declared=declared)
-
-    def replay_plan(
-        self, chosen: Plan, *, by: str, reason: str, at_most: Mapping[str, int] | None, only_as_forecast: bool,
-        progress: dead.Progress = lambda done, of: None,
-    ) -> Handled:  # fmt: skip
-        """Replay what was shown, as it was shown."""
-        return dead.replay_all(
-            self._app.runtime.desk, chosen, by=by, reason=reason, at_most=None if at_most is None else self._limit(at_most),
-            only_as_forecast=only_as_forecast, progress=progress, app=self._app,
-        )  # fmt: skip
-
-    def purge_plan(self, chosen: Plan, *, by: str, reason: str, progress: dead.Progress = lambda done, of: None) -> Handled:
-        """Give up for good what was shown, as it was shown."""
-        return dead.purge_all(self._app.runtime.desk, chosen, by=by, reason=reason, progress=progress, app=self._app)
-
-    def _limit(self, at_most: Mapping[str, int]) -> dict[str, int]:
-        """By the names that records go by."""
-        known = self._app.declared_effects
-        return {
-            declared.first_name if (declared := known.get(name)) else name: most for name, most in dead.checked(at_most).items()
-        }
-
     def _letter(self, tenant: str, task: str, from_step: str) -> dead.Letter:
         self._app.load()
         desk, declared = self._app.runtime.desk, frozenset(self._app.declared_steps.names())
         return dead.letter_of(desk, dead.Kinds(desk), tenant, task, from_step, declared)
+
+
+# --- for the command line, which shows a plan before it is carried out ------------------------------------------------
+
+
+def plan(
+    app: App, of: DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None, batch: str = ""
+) -> Plan:
+    """The dead letters that are meant, and what a replay of them would do."""
+    app.load()
+    declared = frozenset(app.declared_steps.names())
+    whose = app.tenant if tenant is None else app.tenant_of(tenant)
+    return dead.plan(app.runtime.desk, of, whose, from_step=from_step, batch=batch, limit=limit, declared=declared)
+
+
+def replay_plan(
+    app: App, chosen: Plan, *, by: str, reason: str, at_most: Mapping[str, int] | None, only_as_forecast: bool,
+    progress: dead.Progress = dead.quietly,
+) -> Handled:  # fmt: skip
+    """Replay what was shown, as it was shown."""
+    return dead.replay_all(
+        app.runtime.desk, chosen, by=by, reason=reason, at_most=None if at_most is None else limit_of(app, at_most),
+        only_as_forecast=only_as_forecast, progress=progress, app=app,
+    )  # fmt: skip
+
+
+def purge_plan(app: App, chosen: Plan, *, by: str, reason: str, progress: dead.Progress = dead.quietly) -> Handled:
+    """Give up for good what was shown, as it was shown."""
+    return dead.purge_all(app.runtime.desk, chosen, by=by, reason=reason, progress=progress, app=app)
+
+
+def limit_of(app: App, at_most: Mapping[str, int]) -> dict[str, int]:
+    """By the names that records go by."""
+    known = app.declared_effects
+    return {declared.first_name if (declared := known.get(name)) else name: most for name, most in dead.checked(at_most).items()}

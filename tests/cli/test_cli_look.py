@@ -151,7 +151,22 @@ EFFECT = {
 UNKNOWN = {
     "key", "tenant", "task", "name", "since", "age_ms", "version", "args", "submissions", "conflict", "recovery", "needs",
 }  # fmt: skip
-DEAD = {"id", "tenant", "kind", "key", "why", "failures", "crashes", "attempts", "enqueued", "ended", "effects"}
+DEAD = {
+    "id",
+    "tenant",
+    "kind",
+    "key",
+    "queue",
+    "states",
+    "cost",
+    "why",
+    "failures",
+    "crashes",
+    "attempts",
+    "enqueued",
+    "ended",
+    "effects",
+}
 STORY = {"at", "elapsed_ms", "stream", "seq", "kind", "actor", "token", "attempt", "key", "text", "details"}
 
 

@@ -161,6 +161,7 @@ ALL: list[j.Happened] = [
     j.Declined(KEY, "intent_changed", "charge", {"a": 3}, 1), j.Suspended("unknown", KEY), j.Parked("unknown", 60_000),
     j.Failed("ValueError: no", 60_000), j.LeaseLost("s1", "watched", 60_000), j.Blocked("ask"), j.Unblocked("found by ann"),
     j.Ending("cancelled", "by ann"), j.Cancelled("by ann"), j.DeadLettered("failed"), j.Replayed("by ann", "draft"),
+    j.Replayed("by ann", "draft", at_most={"charge": 2}), j.Purged("by ann: too old"),
     j.Finished("done"), j.Waits("w", "paid", 90_000), j.GaveUp("w"), j.Signalled("paid", {"a": 1}),
     j.Assumed("sml_a", 1, "mail", TASK, 1, 7, 5000, {"a": 1}, "d"), j.EpochBegan(9, "i", 8, 5000, "restored"),
     j.EpochWatched(9), j.WindowClosed(9, "all is back"), j.DoubtLifted(9, "looked through"), j.Void(),

@@ -14,6 +14,7 @@ import pytest
 from dead_lab import Billing
 
 import semel
+from semel import verbs
 from semel.testing import Harness
 
 DEAD = semel.DeadLetters(kind="bill")
@@ -164,11 +165,11 @@ def test_the_same_call_again_passes_over_what_it_has_replayed(shop: Billing, h: 
 def test_what_has_moved_on_since_the_plan_is_refused(shop: Billing, h: Harness) -> None:
     shop.finished(h)
     one, two = shop.died(h, "i1", "i2")
-    chosen = shop.app.review.plan(DEAD)
+    chosen = verbs.plan(shop.app, DEAD)
     shop.mended = True
     shop.app.review.replay(one, by="bob")
     h.run()
-    done = shop.app.review.replay_plan(chosen, by="ann", reason="", at_most=None, only_as_forecast=True)
+    done = verbs.replay_plan(shop.app, chosen, by="ann", reason="", at_most=None, only_as_forecast=True)
     assert done.done == (two,) and [ref for ref, _ in done.refused] == [one] and "moved on since you looked" in done.refused[0][1]
     assert shop.app.tasks.get(one).execution == "succeeded"
 
@@ -178,6 +179,7 @@ import os, signal, sys
 sys.path.insert(0, {here!r})
 from dead_lab import Billing
 import semel
+from semel import verbs
 from semel.testing import Harness
 shop = Billing({url!r})
 def progress(done, of):
@@ -185,8 +187,8 @@ def progress(done, of):
         os.kill(os.getpid(), signal.SIGKILL)
 which = semel.DeadLetters(kind="bill")
 from semel.engine.dead import batch_of
-chosen = shop.app.review.plan(which, from_step="render", batch=batch_of(which, "render", "ann", ""))
-done = shop.app.review.replay_plan(chosen, by="ann", reason="", at_most={{"send": 1}}, only_as_forecast=True, progress=progress)
+chosen = verbs.plan(shop.app, which, from_step="render", batch=batch_of(which, "render", "ann", ""))
+done = verbs.replay_plan(shop.app, chosen, by="ann", reason="", at_most={{"send": 1}}, only_as_forecast=True, progress=progress)
 print(len(done.done), len(done.refused), len(done.passed))
 shop.app.close()
 """

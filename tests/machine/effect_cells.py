@@ -446,6 +446,7 @@ INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "limit": (e.Standing(used=2), {"limit": 2}),
     "per_task": (e.Standing(used_here=1), {"per_task": 1}),
     "cancelled": (e.Standing(cancelled=True), {}),
+    "beyond": (e.Standing(beyond="more than was forecast"), {}),
 }
 OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"current": (e.Standing(), {}), "stale": (GONE, {})}
 

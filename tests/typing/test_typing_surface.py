@@ -168,7 +168,7 @@ def attributes(cls: type) -> set[str]:
 def test_the_names_of_the_package_are_the_pinned_ones_and_the_views() -> None:
     hidden = {"EffectDecorator", "TaskDecorator"}  # for checkers only
     wanted = (set(CLASSES) | {n for n in FUNCTIONS if "." not in n} | {"Verdict"}) - hidden - NOT_YET
-    views = {"Delivery", "EffectState", "EffectView", "Event", "Execution", "TaskView"}
+    views = {"DeadLetters", "Delivery", "EffectState", "EffectView", "Event", "Execution", "Forecast", "Handled", "TaskView"}
     assert set(semel.__all__) == wanted | views
     assert all(hasattr(semel, name) for name in semel.__all__)
 
@@ -273,6 +273,10 @@ class Called:
             "Review.pending": app.review.pending,
             "Review.replay": lambda: app.review.replay("t", by="me"),
             "Review.cancel": lambda: app.review.cancel("t", by="me"),
+            "Review.forecast": lambda: app.review.forecast("t"),
+            "Review.replay_many": lambda: app.review.replay_many(semel.DeadLetters(), by="me"),
+            "Review.purge": lambda: app.review.purge("t", by="me", reason="old"),
+            "Review.purge_many": lambda: app.review.purge_many(semel.DeadLetters(), by="me", reason="old"),
         }
 
 

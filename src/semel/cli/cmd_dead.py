@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from semel import verbs
 from semel.app import App
 from semel.cli import dead, decide, output, reach
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
@@ -100,7 +101,7 @@ def replay(
             _replay_one(app, task, tenant, name, from_step, reason, most, bool(as_forecast), dry_run, as_json)
             return
         text = batch or batch_of(which, from_step, name or "", reason, (since or "", until or ""))
-        chosen = app.review.plan(which, from_step=from_step, limit=limit, tenant=tenant, batch=text)
+        chosen = verbs.plan(app, which, from_step=from_step, limit=limit, tenant=tenant, batch=text)
         if dry_run and as_json:
             output.emit({"forecast": dead.forecast_data(chosen.forecast), "batch": chosen.batch})
             return
@@ -113,8 +114,8 @@ def replay(
         only = as_forecast is not False
         _handle(
             app, "replayed", name or "", yes, as_json,
-            lambda progress: app.review.replay_plan(
-                chosen, by=name or "", reason=reason, at_most=most, only_as_forecast=only, progress=progress
+            lambda progress: verbs.replay_plan(
+                app, chosen, by=name or "", reason=reason, at_most=most, only_as_forecast=only, progress=progress
             ),
         )  # fmt: skip
 
@@ -198,7 +199,7 @@ def purge(
             return
         if task is not None:
             raise Misuse("--dry-run goes with --dead; of one task, see: semel show TASK")
-        chosen = app.review.plan(which, limit=limit, tenant=tenant)
+        chosen = verbs.plan(app, which, limit=limit, tenant=tenant)
         if not as_json:
             output.verdict(f"TO PURGE  {output.count(len(chosen.letters), 'dead letter')}.", "wait")
         if dry_run or not chosen.letters:
@@ -207,5 +208,5 @@ def purge(
             return
         _handle(
             app, "purged", name or "", yes, as_json,
-            lambda progress: app.review.purge_plan(chosen, by=name or "", reason=reason, progress=progress),
+            lambda progress: verbs.purge_plan(app, chosen, by=name or "", reason=reason, progress=progress),
         )  # fmt: skip

@@ -21,6 +21,10 @@ TOGETHER = 100  # changes that may share a transaction
 Progress = Callable[[int, int], None]
 
 
+def quietly(done: int, of: int) -> None:
+    """A progress that nobody looks at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Letter:
     """One dead letter, as it was looked at: the version, and what its replay would do. died: milliseconds since the epoch."""

@@ -197,7 +197,7 @@ class Replayed(Happened):
     why: str = ""
     from_step: str = ""
     due: int = 0
-    at_most: dict[str, int] | None = None
+    at_most: Json = None
     batch: str = ""
 
 
