@@ -257,6 +257,22 @@ class Review(_Part):
         """The awaitable twin of `deny`."""
         await asyncio.to_thread(self.deny, key, by=by, reason=reason, seen=seen, tenant=tenant)
 
+    def renew(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """Open a new generation of an effect that provably did not happen: its next call has a key of its own, and is sent.
+
+        Refused for what happened (do it again on purpose with `using(occurrence=...)`), is unknown, in flight, or waits for
+        approval. The task is not replayed by it.
+        """
+        not_in_loop("app.review.renew", "await app.review.arenew(...)")
+        review.no_agent("app.review.renew")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        drive.run(review.renew(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
+
+    async def arenew(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """The awaitable twin of `renew`."""
+        await asyncio.to_thread(self.renew, key, by=by, reason=reason, seen=seen, tenant=tenant)
+
     def pending(self, *, tenant: str | None = None, limit: int = 100) -> Sequence[EffectView]:
         """What waits for approval, of tasks that are blocked for it, newest tasks first."""
         not_in_loop("app.review.pending", "await app.review.apending(...)")

@@ -291,6 +291,21 @@ def denied_approved() -> Bench:
     return found.do(approve(found, "bob"))
 
 
+def renewed() -> Bench:
+    """Refused for good, and a person has opened its next generation (R9)."""
+    found = declined()
+    assert found.effect
+    return found.do(e.Renew(KEY, "alice", found.effect.version, "the account is open again"))
+
+
+def renewed_told() -> Bench:
+    """A not_found closed it; renewed; and then its sender said that it had happened."""
+    settle = e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1)
+    found = fenced().do(settle)
+    assert found.effect
+    return found.do(e.Renew(KEY, "alice", found.effect.version)).do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
+
+
 def approved_submitted() -> Bench:
     return approved().do(intend(attempt=1, token=FIRST, session="s1", **WANTED))
 
@@ -334,7 +349,7 @@ STATES: dict[str, Callable[[], Bench]] = {
         assumed, assumed_unfenced, assumed_anew, assumed_not_found,
         asked, asked_of_two, asked_by_two_tasks, half_approved, approved, approved_for_a_while, approved_edited, denied,
         denied_approved, approved_submitted, approved_disproved, approved_lost, approved_not_found, approved_declined,
-        approved_confirmed, asked_after_disproof,
+        approved_confirmed, asked_after_disproof, renewed, renewed_told,
     )
 }  # fmt: skip
 
@@ -395,6 +410,9 @@ COMMANDS: dict[str, Make] = {
     "approve_another_argument": _approve("bob", args={"to": "a", "more": 1}, digest=OTHER),
     "approve_stale": _approve("bob", behind=1),
     "deny": lambda effect: e.Deny(KEY, "bob", effect.version if effect else 0),
+    "renew": lambda effect: e.Renew(KEY, "bob", effect.version if effect else 0),
+    "renew_stale": lambda effect: e.Renew(KEY, "bob", (effect.version if effect else 0) - 1),
+    "intend_generation": lambda _: intend(generation=1),
     "deny_stale": lambda effect: e.Deny(KEY, "bob", (effect.version if effect else 0) - 1),
     "confirm": _of_last(lambda n, token: e.Confirm(KEY, n, token, "msg-1")),
     "confirm_unrecorded": _of_last(lambda n, token: e.Confirm(KEY, n, token, unrecorded="2 MiB")),

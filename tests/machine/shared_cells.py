@@ -180,12 +180,17 @@ def denied_other() -> SharedBench:
     return bench.do(OTHER, e.Deny(SHARED, "alice", bench.key.version))
 
 
+def renewed_other() -> SharedBench:
+    bench = disproved_other()
+    return bench.do(OTHER, e.Renew(SHARED, "alice", bench.key.version))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
-        asked_other, asked_both, approved_other, denied_other,
+        asked_other, asked_both, approved_other, denied_other, renewed_other,
     )
 }  # fmt: skip
 
@@ -245,6 +250,7 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "approve": lambda b, _: e.Approve(SHARED, "bob", b.key.version, NOW),
     "approve_stale": lambda b, _: e.Approve(SHARED, "bob", b.key.version - 1, NOW),
     "deny": lambda b, _: e.Deny(SHARED, "bob", b.key.version),
+    "renew": lambda b, _: e.Renew(SHARED, "bob", b.key.version),
     "answer_stale": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version - 1),
 }
 

@@ -33,7 +33,20 @@ def test_every_command_of_the_machine_has_its_cells() -> None:
 
 # What a decision looks at; whatever else a command carries is only written down, or is judged by the standing.
 DECIDING: dict[type, set[str]] = {
-    e.Intend: {"digest", "material", "again", "said", "limit", "per_task", "doubt", "recovery", "approvers", "at", "task"},
+    e.Intend: {
+        "digest",
+        "material",
+        "again",
+        "said",
+        "limit",
+        "per_task",
+        "doubt",
+        "recovery",
+        "approvers",
+        "at",
+        "task",
+        "generation",
+    },
     e.Confirm: {"n", "token", "sender"},
     e.Disprove: {"n", "token", "sender"},
     e.Lose: {"n", "token", "ended", "sender"},
@@ -45,9 +58,10 @@ DECIDING: dict[type, set[str]] = {
     e.Answer: {"verdict", "seen", "stopped"},
     e.Approve: {"by", "seen", "at", "args"},
     e.Deny: {"seen"},
+    e.Renew: {"seen"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
-    e.Intend: {"name", "args", "attempt", "token", "session", "occurrence", "generation", "timeout_ms", "unfenced",
+    e.Intend: {"name", "args", "attempt", "token", "session", "occurrence", "timeout_ms", "unfenced",
                "intent"},
     e.Confirm: {"result", "unrecorded", "how"},
     e.Disprove: {"reason", "final", "detail"},
@@ -60,6 +74,7 @@ WRITTEN_DOWN: dict[type, set[str]] = {
     e.Answer: {"by", "result", "reason"},
     e.Approve: {"reason", "digest", "expires"},
     e.Deny: {"by", "reason"},
+    e.Renew: {"by", "reason"},
 }  # fmt: skip
 
 

@@ -273,6 +273,7 @@ class Called:
             "Review.pending": app.review.pending,
             "Review.replay": lambda: app.review.replay("t", by="me"),
             "Review.cancel": lambda: app.review.cancel("t", by="me"),
+            "Review.renew": lambda: app.review.renew("k", by="me", reason="open again"),
             "Review.forecast": lambda: app.review.forecast("t"),
             "Review.replay_many": lambda: app.review.replay_many(semel.DeadLetters(), by="me"),
             "Review.purge": lambda: app.review.purge("t", by="me", reason="old"),

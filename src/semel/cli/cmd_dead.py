@@ -12,7 +12,7 @@ from semel import verbs
 from semel.app import App
 from semel.cli import dead, decide, output, reach
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
-from semel.cli.options import AppOpt, ByOpt, JsonOpt, ReasonOpt, StoreOpt, TenantOpt
+from semel.cli.options import AppOpt, ByOpt, JsonOpt, KeyArg, ReasonOpt, SeenOpt, StoreOpt, TenantOpt
 from semel.engine.dead import Handled, batch_of
 from semel.errors import Misuse
 from semel.model import DeadLetters, EffectState
@@ -210,3 +210,32 @@ def purge(
             app, "purged", name or "", yes, as_json,
             lambda progress: verbs.purge_plan(app, chosen, by=name or "", reason=reason, progress=progress),
         )  # fmt: skip
+
+
+@cli.command(rich_help_panel=DECIDE)
+def renew(
+    key: KeyArg,
+    by: ByOpt = None,
+    reason: ReasonOpt = "",
+    seen: SeenOpt = None,
+    store: StoreOpt = reach.DEFAULT_STORE,
+    tenant: TenantOpt = "default",
+    as_json: JsonOpt = False,
+) -> None:
+    """Let an effect that provably did not happen be tried anew.
+
+    Its next call has a key of its own: a new generation.
+    """
+    name = decide.who(by)
+    with opened(store, tenant) as app:
+        desk = app.runtime.desk
+        before = decide.subject(desk, key, tenant, ("effect",))
+        if not as_json:
+            decide.present(desk, before)
+        version = before.version if seen is None else seen
+        app.review.renew(before.found.id, by=name, reason=reason, seen=version, tenant=before.found.tenant)
+        after = decide.subject(desk, before.found.id, before.found.tenant, ("effect",))
+        if as_json:
+            output.emit(dead.renewed_data(after))
+        else:
+            output.say(dead.renewed_words(after, name))

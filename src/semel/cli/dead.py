@@ -13,6 +13,7 @@ from rich.text import Text
 
 from semel.app import App
 from semel.cli import output as out
+from semel.cli.decide import Subject
 from semel.cli.reach import Found, every_task
 from semel.cli.show import Shown, read
 from semel.engine.dead import Handled, Plan
@@ -221,3 +222,22 @@ def filter_of(kind: str, queue: str, why: str, since: str | None, until: str | N
     return DeadLetters(
         kind=kind, queue=queue, why=why, since=moment_of("--since", since), until=moment_of("--until", until), effect=effect
     )
+
+
+# --- semel renew ----------------------------------------------------------------------------------------------------
+
+
+def renewed_data(after: Subject) -> dict[str, Json]:
+    """For programs."""
+    x = after.effect
+    assert x.renewed is not None
+    return {"key": x.key, "tenant": after.found.tenant, "name": x.name, "generation": x.renewed.generation, "version": x.version}
+
+
+def renewed_words(after: Subject, by: str) -> str:
+    """For people, with what comes next."""
+    x, task = after.effect, after.task
+    assert x.renewed is not None
+    said = f"On record: {by} opens generation {x.renewed.generation} of {x.name}. Its next call has a key of its own."
+    ended = task is not None and task.delivery in (Delivery.DEAD_LETTERED, Delivery.ACKNOWLEDGED)
+    return said + (f" Next: semel replay {out.short(task.task)} --by YOU" if ended and task is not None else "")

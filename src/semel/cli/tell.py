@@ -408,6 +408,11 @@ def _denied(t: Teller, row: Row, x: j.Denied, name: str, past: Past) -> tuple[st
     return _ended(f"{x.by} denies {name}: it is not sent" + (f": {x.reason}" if x.reason else "")), ()
 
 
+def _renewed(t: Teller, row: Row, x: j.Renewed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    said = _ended(f"{x.by} opens generation {x.generation} of {name}" + (f": {x.reason}" if x.reason else ""))
+    return f"{said} Its next call has a key of its own, and this key is never sent again.", ()
+
+
 def _drifted(t: Teller, row: Row, x: j.Drifted, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
     past.drifts += 1
     if past.now is not None and not past.now.confirmed:
@@ -434,5 +439,5 @@ def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
 _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
     j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
     j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
-    j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied,
+    j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied, j.Renewed: _renewed,
 }  # fmt: skip

@@ -167,7 +167,9 @@ class Attempt:
         if refusal.code in (Code.STALE_TOKEN, Code.FENCED):
             raise self._left(Exit("gone", refusal.message))
         if effect is not None and effect.scope == "tenant" and refusal.code in (Code.IN_FLIGHT, Code.UNKNOWN_OUTSTANDING):
-            yield from self.ledger.commit(tasks.Join(self.token, key, effect.first_name))
+            known = self.ledger.effect(key)
+            generation = known.generation if known is not None else 0
+            yield from self.ledger.commit(tasks.Join(self.token, key, effect.first_name, generation))
         cancelled = refusal.code is Code.CANCELLED
         raise (yield from self._suspended(Exit("park", refusal.message, key, 0 if cancelled else RETRY_MS)))
 

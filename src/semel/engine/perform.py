@@ -18,8 +18,8 @@ from semel.engine.declare import Effect
 from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedOut
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
+from semel.machine import generations, keys, replays, tasks
 from semel.machine import journal as j
-from semel.machine import keys, replays, tasks
 from semel.model import READABLE, Code, Json, Refusal, Submission
 from semel.store.writer import Signal
 
@@ -73,19 +73,24 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
     data = effect.parameters.encode(values)
     for name in effect.intent:
         keys.check_intent(data[name], f"{effect.name}: intent {name}")
-    state = attempt.ledger.state
-    scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
-    key = keys.effect_key(
-        attempt.desk.store.info.application,
-        attempt.ledger.tenant,
-        scope,
-        effect.first_name,
-        {name: data[name] for name in effect.intent},
-        occurrence,
-        0,
-    )
+    key = key_of(attempt, effect, data, occurrence, 0)
     material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
     return Called(effect, values, data, key, keys.digest(data), material, occurrence)
+
+
+def key_of(attempt: Attempt, effect: Effect, data: dict[str, Json], occurrence: str, generation: int) -> str:
+    """The key of a call."""
+    state, application = attempt.ledger.state, attempt.desk.store.info.application
+    scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
+    intent = {name: data[name] for name in effect.intent}
+    return keys.effect_key(application, attempt.ledger.tenant, scope, effect.first_name, intent, occurrence, generation)
+
+
+def next_generation(attempt: Attempt, call: Called, known: e.Effect) -> Called:
+    """The same call under the key that a person has opened. The record says which it is, so every attempt finds the same."""
+    generation = known.generation + 1
+    key = key_of(attempt, call.effect, call.args, call.occurrence, generation)
+    return replace(call, key=key, generation=generation)
 
 
 def perform(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
@@ -107,6 +112,10 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
     while True:
         attempt.look_at_time()
         decided = yield from _intend(attempt, call, approvers)
+        if decided.recorded is not None and generations.gone(decided.recorded):
+            call = next_generation(attempt, call, decided.recorded)
+            approvers = yield from approval.wanted(attempt, call)
+            continue
         if decided.recorded is not None:
             return recorded(attempt, call.effect, decided.recorded)
         doing = attempt.doing[call.key]

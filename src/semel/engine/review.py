@@ -120,6 +120,15 @@ def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) 
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
 
 
+def renew(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
+    """A person lets a provably clean effect be tried under a new key."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise Misuse("a new generation needs a reason; write reason='the account is open again'")
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    command = e.Renew(row.key, by.strip(), row.version if seen is None else seen, reason.strip())
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
 def scope_of(row: EffectRow) -> str:
     """Whether an effect is one task's, or the tenant's."""
     return "task" if row.stream == row.task else "tenant"

@@ -161,6 +161,16 @@ class Deny:
 
 
 @dataclass(frozen=True, slots=True)
+class Renew:
+    """A person opens the next generation of an effect that is provably clean (R9). seen: the version that they looked at."""
+
+    key: str
+    by: str
+    seen: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Credit:
     """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
 
@@ -183,5 +193,5 @@ class Void:
 
 
 EffectCommand = (
-    Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Void
+    Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Renew | Void
 )

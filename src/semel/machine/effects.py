@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semel.machine import approvals
+from semel.machine import approvals, generations
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
@@ -39,6 +39,7 @@ from semel.machine.commands import (
     Lose,
     MarkUnfenced,
     NoteSenderGone,
+    Renew,
     Settle,
     Void,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "Answer",
     "Approve",
     "Deny",
+    "Renew",
     "Credit",
     "Void",
     "EffectCommand",
@@ -119,7 +121,7 @@ class Effect:
     """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
 
     asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
-    wait for it; args, digest: what is sent, which they may have edited (R21).
+    wait for it; args, digest: what is sent, which they may have edited (R21). renewed: what opened its next generation.
     """
 
     key: str
@@ -148,6 +150,7 @@ class Effect:
     askers: frozenset[str] = frozenset()
     approvals: tuple[j.Approved, ...] = ()
     denied: j.Denied | None = None
+    renewed: j.Renewed | None = None
     version: int = 0
 
     @property
@@ -158,7 +161,7 @@ class Effect:
     @property
     def waiting(self) -> bool:
         """Whether it waits for people to approve or deny it (R21)."""
-        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None:
+        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None or self.renewed:
             return False
         return self.state is EffectState.NOT_ATTEMPTED and len(self.approvals) < self.asked.approvers
 
@@ -269,8 +272,8 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         return _credit(effect, command, standing)
     if isinstance(command, Void):
         return _void(effect, command, standing)
-    if isinstance(command, Approve | Deny):
-        said = approvals.decided(effect, command)
+    if isinstance(command, Approve | Deny | Renew):
+        said = generations.renewed(effect, command) if isinstance(command, Renew) else approvals.decided(effect, command)
         return said if isinstance(said, Refusal) else Decision((said,))
     return _answer(effect, command)
 
@@ -350,6 +353,8 @@ def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal 
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
     if c.again:
         return _not_again(effect)
+    if generations.gone(effect):
+        return Decision(recorded=effect)
     if c.material != effect.material:
         return _no(Code.INTENT_CHANGED, f"a material argument of {effect.name} differs from the one on record")
     if state is EffectState.CONFIRMED:
@@ -390,7 +395,7 @@ def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal
 def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
     if standing.beyond and not c.again:
         return _no(Code.LIMIT_REACHED, standing.beyond)
-    if effect is not None:
+    if effect is not None or c.generation:  # another generation is the same act, which a person has let be tried again
         return None
     if c.limit is not None and standing.used >= c.limit:
         return _no(Code.LIMIT_REACHED, f"the task may have {c.limit} different effects, and has had them")
@@ -546,6 +551,8 @@ def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
+    if isinstance(event, j.Renewed):
+        return replace(effect, renewed=event)
     return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
 
 

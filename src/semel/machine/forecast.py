@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from semel.machine import effects as e
+from semel.machine import generations
 from semel.machine.replays import step_of
 from semel.machine.tasks import Key, Task
 from semel.model import EffectState
@@ -63,8 +64,10 @@ def sibling_of(task: Task, shared: Mapping[str, Key]) -> Sibling:
     return Sibling(own + sent, own + every, frozenset(map(step_of, task.steps)))
 
 
-def standing_of(x: e.Effect) -> str:
-    """What a replay does about one effect that is on record."""
+def standing_of(x: e.Effect, successors: int = 0) -> str:
+    """What a replay does about one effect that is on record. "": nothing, since it has a next generation that is on record."""
+    if generations.gone(x):
+        return "" if successors else AGAIN
     if x.state in (EffectState.AMBIGUOUS, EffectState.SUBMITTED):
         return UNKNOWN
     settled = x.state is EffectState.CONFIRMED or x.declined is not None or x.told is not None or x.denied is not None
@@ -76,9 +79,14 @@ def forecast(task: Task, shared: Mapping[str, Key], siblings: Sequence[Sibling],
     held = list(task.effects.values())
     held += [key.effect for name in sorted(task.joined) if (key := shared.get(name)) and key.effect]
     found: dict[str, Counter[str]] = {RECORDED: Counter(), UNKNOWN: Counter(), AGAIN: Counter()}
+    successors = Counter(x.name for x in held if x.generation)
     for x in held:
-        found[standing_of(x)][x.name] += 1
-    own = Counter(x.name for x in held)
+        standing = standing_of(x, successors[x.name])
+        if standing:
+            found[standing][x.name] += 1
+        else:
+            successors[x.name] -= 1
+    own = Counter(x.name for x in held if not x.generation)
     kept = kept_steps(task, from_step)
     names = sorted({name for one in siblings for name in one.at_most})
     least = {name: min(one.surely.get(name, 0) - own[name] for one in siblings) for name in names}

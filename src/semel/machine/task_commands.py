@@ -96,6 +96,7 @@ class Join:
     token: int
     key: str
     name: str
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ class Task:
     why: str = ""
     result: Json = None
     effects: Map[str, e.Effect] = field(default_factory=Map)
-    names: Map[str, int] = field(default_factory=Map)
+    names: Map[str, int] = field(default_factory=Map)  # by effect name: how many different ones; another generation is none
     steps: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by step key: the seq and the result
     waits: Map[str, Waiting] = field(default_factory=Map)
     signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
@@ -199,7 +199,7 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
-        used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
+        used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
         cancelled=bool(task.ending), beyond=replays.beyond(task, command.key, command.name, command.generation),
     )  # fmt: skip
 
@@ -327,7 +327,7 @@ def _step(task: Task, c: Step, _: Mapping[str, Key]) -> e.Decision | Refusal:
 
 
 def _join(task: Task, c: Join, _: Mapping[str, Key]) -> e.Decision | Refusal:
-    return e.Decision(() if c.key in task.joined else (j.Joined(c.key, c.name),))
+    return e.Decision(() if c.key in task.joined else (j.Joined(c.key, c.name, c.generation),))
 
 
 def _decline(task: Task, c: Decline, _: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -401,7 +401,7 @@ def decide_shared(
     if isinstance(command, e.Intend):
         stand = standing(task, command, shared)
         command = replace(command, token=next_token(key, epoch))
-        join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
+        join = (j.Joined(command.key, command.name, command.generation),) if command.key not in task.joined else ()
     elif isinstance(command, e.Settle | e.Credit | e.Void):
         stand = e.Standing(current=task.owned(command.token))
     else:
@@ -455,7 +455,7 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
         return task
     names = task.names
     if before is None:
-        names = names.set(after.name, names.get(after.name, 0) + 1)
+        names = names.set(after.name, names.get(after.name, 0) + (after.generation == 0))
         task = replays.came(task, event.key, after.name, after.generation)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
@@ -524,7 +524,7 @@ def _apply_replayed(t: Task, c: j.Replayed) -> Task:
 
 def _apply_joined(t: Task, c: j.Joined) -> Task:
     t = replays.came(t, c.key, c.name, c.generation)
-    return replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1))
+    return replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + (c.generation == 0)))
 
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
