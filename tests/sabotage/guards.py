@@ -37,6 +37,8 @@ WITNESS = ("tests/store/test_witness.py",)
 EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
+REPLAYS = ("tests/machine/test_rules_replays.py",)
+LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -393,4 +395,25 @@ GUARDS = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
+    # --- dead letters, generations ---
+    Guard("R23 no more new keys than were forecast", "machine/effects.py", "if standing.beyond and not c.again:", "if False:", REPLAYS),
+    Guard("R23 a tenant's key counts when it is joined", "machine/tasks.py",
+          "    t = replays.came(t, c.key, c.name, c.generation)\n", "", REPLAYS),
+    Guard("R23 more than was forecast is a dead letter, whatever the code does", "engine/perform.py",
+          "if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):", "if False:", LETTERS),
+    Guard("R23 a replay of many is of what was shown", "machine/replays.py",
+          "if c.seen and (task.version != c.seen or task.delivery is not Delivery.DEAD_LETTERED):", "if False:", LETTERS),
+    Guard("R23 a batch replays a task once", "engine/dead.py",
+          "(passed if batch and batch in letter.state.batches else letters)", "letters", LETTERS),
+    Guard("R23 a step that it has not come to keeps all", "machine/replays.py",
+          "default=task.version + 1 if c.from_step else 0", "default=0", REPLAYS),
+    Guard("R23 a purge waits for what is unknown", "machine/replays.py", "    if unknown:\n", "    if False:\n", REPLAYS),
+    Guard("R9 the old key of a renewed effect is never sent again", "machine/effects.py", "if generations.gone(effect):", "if False:",
+          RENEWED),
+    Guard("R9 what happened has no new generation", "machine/generations.py", "if effect.confirmed or effect.told is not None:",
+          "if False:", RENEWED),
+    Guard("R9 what is unknown has no new generation", "machine/generations.py", "if effect.state is EffectState.AMBIGUOUS:",
+          "if False:", RENEWED),
+    Guard("R9 another generation is no other act", "machine/effects.py", "if effect is not None or c.generation:",
+          "if effect is not None:", RENEWED),
 )  # fmt: skip
