@@ -21,7 +21,7 @@ class Billing:
 
     By the order's last digit, until it is mended: 6: the bank acts, and the reply is lost; 7: the connection is cut before it
     acts; 8: it refuses for good. bank, for orders that begin with r: "open"; "refuses" connections; "loses" replies, and
-    cannot be asked.
+    cannot be asked; "muddles", and then only a person can tell.
     """
 
     def __init__(self, store: str = "sqlite:///never-made.db") -> None:
@@ -32,6 +32,8 @@ class Billing:
         self._lock = threading.Lock()
 
         def find_charge(submission: semel.Submission, order: str) -> semel.Verdict:
+            if order.startswith("r") and self.bank == "muddles":
+                return semel.Conflict("there are two of them")
             if order.startswith("r") and self.bank != "open":
                 return semel.Unavailable("the bank is closed", retry_after=timedelta(seconds=30))
             found = ("charge", order) in self.acts
@@ -49,7 +51,7 @@ class Billing:
         def charge(submission: semel.Submission, order: str) -> str:
             mood = "" if self.mended else order[-1]
             if order.startswith("r"):
-                mood = {"open": "", "refuses": "refuses", "loses": "6"}[self.bank]
+                mood = {"open": "", "refuses": "refuses", "loses": "6", "muddles": "6"}[self.bank]
             if mood == "refuses":
                 raise ConnectionRefusedError
             if mood == "8":
