@@ -5,6 +5,7 @@ from semel.app import current_work as current
 from semel.decorated import Effect, Executes, Task, sleep, wait_for
 from semel.direct import Work
 from semel.engine.dead import Handled
+from semel.engine.planned import Planned
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused, SemelError, StoreUnavailable, Suspended, Unsettled
 from semel.machine.forecast import Forecast
 from semel.model import (
@@ -56,6 +57,7 @@ __all__ = [
     "Misuse",
     "NotDone",
     "NotFound",
+    "Planned",
     "Recovery",
     "Ref",
     "Refused",

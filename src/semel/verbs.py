@@ -8,8 +8,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import dead, drive, review, views
+from semel.engine import dead, drive, planned, review, views
 from semel.engine.dead import Handled, Plan
+from semel.engine.planned import Planned
 from semel.errors import Misuse
 from semel.machine.forecast import Forecast
 from semel.machine.projection import EffectRow
@@ -201,7 +202,7 @@ class Review(_Part):
 
     def approve(
         self,
-        key: str,
+        key: str | Planned,
         *,
         by: str,
         reason: str = "",
@@ -215,10 +216,17 @@ class Review(_Part):
         seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
         args: what you edit, by name; that is sent then, and both versions are on record. The intent cannot be edited.
         expires: how long the approval holds if it is not used (None: for ever). It is used by one effect, once.
+        A call that is not on record yet, as `effect.planned(ref, ...)`: it counts if the task asks for exactly that, once.
         """
         not_in_loop("app.review.approve", "await app.review.aapprove(...)")
         review.no_agent("app.review.approve")
         review.person(by)
+        if isinstance(key, Planned):
+            if args is not None or seen is not None:
+                raise Misuse("what is approved ahead is the planned call itself; write planned(ref, ...) with the words you mean")
+            owner, _ = self._of(key.ref, tenant)
+            drive.run(planned.approve(self._app.runtime.desk, owner, key, by=by, reason=reason, expires=expires))
+            return
         row = self._app.effects.row(key, tenant)
         self._app.load()
         drive.run(
@@ -230,7 +238,7 @@ class Review(_Part):
 
     async def aapprove(
         self,
-        key: str,
+        key: str | Planned,
         *,
         by: str,
         reason: str = "",
@@ -242,18 +250,25 @@ class Review(_Part):
         """The awaitable twin of `approve`."""
         await asyncio.to_thread(self.approve, key, by=by, reason=reason, seen=seen, args=args, expires=expires, tenant=tenant)
 
-    def deny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+    def deny(self, key: str | Planned, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
         """Say no to an effect that waits for approval, or take back an approval that was not used.
 
-        The agent's call raises `Refused("denied")`, now and on replay, until somebody approves it after all.
+        The agent's call raises `Refused("denied")`, now and on replay, until somebody approves it after all. What was approved
+        ahead (`effect.planned(ref, ...)`) is taken back, and people are asked as usual.
         """
         not_in_loop("app.review.deny", "await app.review.adeny(...)")
         review.no_agent("app.review.deny")
         review.person(by)
+        if isinstance(key, Planned):
+            owner, _ = self._of(key.ref, tenant)
+            drive.run(planned.deny(self._app.runtime.desk, owner, key, by=by, reason=reason))
+            return
         row = self._app.effects.row(key, tenant)
         drive.run(review.deny(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
 
-    async def adeny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+    async def adeny(
+        self, key: str | Planned, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None
+    ) -> None:
         """The awaitable twin of `deny`."""
         await asyncio.to_thread(self.deny, key, by=by, reason=reason, seen=seen, tenant=tenant)
 

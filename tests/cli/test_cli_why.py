@@ -167,6 +167,8 @@ ALL: list[j.Happened] = [
     j.EpochWatched(9), j.WindowClosed(9, "all is back"), j.DoubtLifted(9, "looked through"), j.Void(),
     j.Asked("sml_b", "wire", TASK, 1, 2, {"a": 1}, "d"), j.Drifted("sml_b", {"a": 2}, "e", 1),
     j.Approved("sml_b", "ann", "f", "agreed", {"a": 3}, 99_000), j.Asked("sml_b", "wire", TASK, 2),
+    j.Approved("sml_e", "ann", "f", "planned", {"a": 3}, name="wire"), j.Denied("sml_e", "bob", "not yet"),
+    j.Approved("sml_b", "ann", "f", early=True),
     j.Denied("sml_b", "bob", "not ours"), j.Renewed("sml_b", "ann", 1, "it is ours after all"),
 ]  # fmt: skip
 

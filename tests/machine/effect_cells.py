@@ -375,6 +375,10 @@ def _answer(verdict: str, *, stopped: bool = False, behind: int = 0) -> Make:
     return lambda effect: e.Answer(KEY, verdict, "alice", (effect.version if effect else 0) - behind, stopped=stopped)
 
 
+def _ahead(by: str, digest: str) -> e.Approve:
+    return e.Approve(KEY, by, 0, 100, args={"to": "a"}, digest=digest, ahead="mail")
+
+
 def _approve(by: str, *, at: int = 100, behind: int = 0, **changes: Any) -> Make:
     return lambda effect: e.Approve(KEY, by, (effect.version if effect else 0) - behind, at, **changes)
 
@@ -410,6 +414,10 @@ COMMANDS: dict[str, Make] = {
     "approve_another_argument": _approve("bob", args={"to": "a", "more": 1}, digest=OTHER),
     "approve_stale": _approve("bob", behind=1),
     "deny": lambda effect: e.Deny(KEY, "bob", effect.version if effect else 0),
+    "approve_ahead": lambda _: _ahead("bob", SAME),
+    "approve_ahead_by_the_same": lambda _: _ahead("alice", SAME),
+    "approve_ahead_other_words": lambda _: _ahead("bob", OTHER),
+    "deny_ahead": lambda _: e.Deny(KEY, "bob", 0, ahead="mail"),
     "renew": lambda effect: e.Renew(KEY, "bob", effect.version if effect else 0),
     "renew_stale": lambda effect: e.Renew(KEY, "bob", (effect.version if effect else 0) - 1),
     "intend_generation": lambda _: intend(generation=1),
@@ -454,6 +462,9 @@ COMMANDS: dict[str, Make] = {
     "answer_not_found_stale": _answer("not_found", stopped=True, behind=1),
 }
 
+# What alice approved before it was asked for, in the words of `intend`.
+FORESEEN = e.Standing(ahead=(j.Approved(KEY, "alice", SAME, args={"to": "a"}, name="mail"),))
+
 # Who asks. Only an intent looks at more than whether its token is current; an answer and a sender's end look at nothing.
 INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "current": (e.Standing(), {}),
@@ -465,12 +476,16 @@ INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "per_task": (e.Standing(used_here=1), {"per_task": 1}),
     "cancelled": (e.Standing(cancelled=True), {}),
     "beyond": (e.Standing(beyond="more than was forecast"), {}),
+    "foreseen": (FORESEEN, {}),
 }
+AHEAD_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"nobody_yet": (e.Standing(), {}), "foreseen": (FORESEEN, {})}
 OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"current": (e.Standing(), {}), "stale": (GONE, {})}
 
 
 def standings(command: str) -> dict[str, tuple[e.Standing, dict[str, Any]]]:
     """Who may ask with a command."""
+    if "ahead" in command:
+        return AHEAD_STANDINGS
     return INTEND_STANDINGS if command.startswith("intend") else OTHER_STANDINGS
 
 

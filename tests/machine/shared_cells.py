@@ -180,6 +180,13 @@ def denied_other() -> SharedBench:
     return bench.do(OTHER, e.Deny(SHARED, "alice", bench.key.version))
 
 
+def approved_ahead() -> SharedBench:
+    """Before anybody has called it."""
+    bench = none()
+    call = bench.intend(MINE)
+    return bench.do(MINE, e.Approve(SHARED, "alice", 0, NOW, args=call.args, digest=call.digest, ahead="mail"))
+
+
 def renewed_other() -> SharedBench:
     bench = disproved_other()
     return bench.do(OTHER, e.Renew(SHARED, "alice", bench.key.version))
@@ -190,7 +197,7 @@ STATES: dict[str, Callable[[], SharedBench]] = {
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
-        asked_other, asked_both, approved_other, denied_other, renewed_other,
+        asked_other, asked_both, approved_other, denied_other, renewed_other, approved_ahead,
     )
 }  # fmt: skip
 
@@ -250,6 +257,8 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "approve": lambda b, _: e.Approve(SHARED, "bob", b.key.version, NOW),
     "approve_stale": lambda b, _: e.Approve(SHARED, "bob", b.key.version - 1, NOW),
     "deny": lambda b, _: e.Deny(SHARED, "bob", b.key.version),
+    "approve_ahead": lambda b, _: e.Approve(SHARED, "bob", 0, NOW, args={}, digest=b.intend(MINE).digest, ahead="mail"),
+    "deny_ahead": lambda b, _: e.Deny(SHARED, "bob", 0, ahead="mail"),
     "renew": lambda b, _: e.Renew(SHARED, "bob", b.key.version),
     "answer_stale": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version - 1),
 }

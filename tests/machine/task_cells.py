@@ -281,6 +281,11 @@ def leased_promised() -> TaskBench:
     return bench.do(bench.intend(K2), e.Confirm(K2, 1, bench.token, "ch_2"))
 
 
+def leased_foreseen() -> TaskBench:
+    """A person has approved a call that it has not made yet."""
+    return leased().do(e.Approve(K1, "alice", 0, NOW, args={}, digest="d", ahead="charge"))
+
+
 def queued_asleep() -> TaskBench:
     bench = leased()
     return bench.do(t.Wait(bench.token, NAP, "", NOW + HOUR, NOW))
@@ -330,6 +335,7 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
         acknowledged, cancelled, dead_lettered, dead_lettered_shared_unknown, purged, queued_promised, leased_promised,
+        leased_foreseen,
         queued_asleep, queued_waiting, blocked_waiting, queued_signalled,
         leased_signalled, leased_signalled_early, leased_awake, leased_gave_up,
     )

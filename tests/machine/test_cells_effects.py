@@ -56,8 +56,8 @@ DECIDING: dict[type, set[str]] = {
     e.Credit: {"n"},
     e.Void: {"n", "sender"},
     e.Answer: {"verdict", "seen", "stopped"},
-    e.Approve: {"by", "seen", "at", "args"},
-    e.Deny: {"seen"},
+    e.Approve: {"by", "seen", "at", "args", "digest", "ahead"},
+    e.Deny: {"seen", "ahead"},
     e.Renew: {"seen"},
 }
 WRITTEN_DOWN: dict[type, set[str]] = {
@@ -72,7 +72,7 @@ WRITTEN_DOWN: dict[type, set[str]] = {
     e.Credit: {"token"},
     e.Void: {"token"},
     e.Answer: {"by", "result", "reason"},
-    e.Approve: {"reason", "digest", "expires"},
+    e.Approve: {"reason", "expires"},
     e.Deny: {"by", "reason"},
     e.Renew: {"by", "reason"},
 }  # fmt: skip

@@ -118,7 +118,7 @@ class Teller:
         past = self.past.setdefault(event.key, Past())
         before = past.now
         past.now = e.apply(before, event, row.seq, row.at)
-        if isinstance(event, j.Intended | j.Assumed | j.Asked):
+        if isinstance(event, j.Intended | j.Assumed | j.Asked) or (isinstance(event, j.Approved) and event.name):
             self._names[event.key] = event.name
         if isinstance(event, j.Answered):
             past.answered = (row.actor, event.reason)
@@ -399,13 +399,21 @@ def _asked(t: Teller, row: Row, x: j.Asked, name: str, past: Past) -> tuple[str,
 
 def _approved(t: Teller, row: Row, x: j.Approved, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
     until = f", until {moment(x.expires, row.at)}" if x.expires else ""
+    if x.name:
+        said = _ended(f"{x.by} approves a call of {x.name} before it is asked for{until}" + (f": {x.reason}" if x.reason else ""))
+        return f"{said} It counts if the call comes in exactly these words.", (("would send", x.args),)
+    if x.early:
+        return f"{x.by} had approved exactly this call of {name} before it came.", ()
     edited = ", edited," if x.args is not None else ""
     said = _ended(f"{x.by} approves {name}{edited} as it is on record{until}" + (f": {x.reason}" if x.reason else ""))
     return said, (("will send", past.now.args if past.now else None),)
 
 
 def _denied(t: Teller, row: Row, x: j.Denied, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
-    return _ended(f"{x.by} denies {name}: it is not sent" + (f": {x.reason}" if x.reason else "")), ()
+    why = f": {x.reason}" if x.reason else ""
+    if past.now is None:
+        return _ended(f"What was approved of {name} before it was asked for is taken back by {x.by}{why}"), ()
+    return _ended(f"{x.by} denies {name}: it is not sent{why}"), ()
 
 
 def _renewed(t: Teller, row: Row, x: j.Renewed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:

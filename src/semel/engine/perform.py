@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import approval, atomic, recover
+from semel.engine import approval, atomic, declare, recover
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -81,9 +81,7 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
 def key_of(attempt: Attempt, effect: Effect, data: dict[str, Json], occurrence: str, generation: int) -> str:
     """The key of a call."""
     state, application = attempt.ledger.state, attempt.desk.store.info.application
-    scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
-    intent = {name: data[name] for name in effect.intent}
-    return keys.effect_key(application, attempt.ledger.tenant, scope, effect.first_name, intent, occurrence, generation)
+    return declare.key_of(application, attempt.ledger.tenant, (state.kind, state.key), effect, data, occurrence, generation)
 
 
 def next_generation(attempt: Attempt, call: Called, known: e.Effect) -> Called:

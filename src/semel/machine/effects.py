@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semel.machine import approvals, generations
+from semel.machine import approvals, foreseen, generations
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
@@ -216,7 +216,7 @@ class Standing:
     current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
     unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
     of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task.
-    beyond: why the key may not be sent after the replay that the task is in (R23).
+    beyond: why the key may not be sent after the replay that the task is in (R23). ahead: approvals that came before the call.
     """
 
     current: bool = True
@@ -227,6 +227,7 @@ class Standing:
     clean: bool = False
     cancelled: bool = False
     beyond: str = ""
+    ahead: tuple[j.Approved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,11 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
     """What `command` does to `effect`: events to append, or a named no. Pure."""
     if isinstance(command, Intend):
         return _intend(effect, command, standing)
+    if isinstance(command, Approve | Deny) and command.ahead:
+        ahead = foreseen.decided(effect, command, standing.ahead)
+        if not isinstance(ahead, Approve | Deny):
+            return ahead if isinstance(ahead, Refusal) else Decision((ahead,))
+        command = ahead
     if effect is None:
         return _no(Code.STALE_VIEW, f"no effect {command.key} is on record")
     if isinstance(command, Confirm | Disprove | Lose):
@@ -292,8 +298,10 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
     if effect is None and c.again:
         return _no(Code.STALE_VIEW, f"no effect {c.key} is on record")
     held = approvals.held(effect, c, standing.cancelled)  # before any doubt: what is assumed may be sent again
+    if isinstance(held, Refusal):
+        return held
     if held is not None:
-        return held if isinstance(held, Refusal) else Decision((*_drift(effect, c), held))
+        return _asked(effect, c, standing, held)
     if standing.cancelled and not c.again:
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
     if c.doubt is not None and _doubtful(effect, c, c.doubt):
@@ -308,6 +316,19 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
             timeout_ms=c.timeout_ms, unfenced=c.unfenced, again=c.again,
         ),
     ))  # fmt: skip
+
+
+def _asked(effect: Effect | None, c: Intend, standing: Standing, held: j.Asked) -> Decision | Refusal:
+    """It is asked for; and if enough people have approved exactly this before it came, it goes on at once."""
+    given = foreseen.counting(standing.ahead, c) if effect is None else ()
+    before = (*_drift(effect, c), held, *given)
+    if len(given) < held.approvers:
+        return Decision(before)
+    asked: Effect | None = None
+    for event in (held, *given):
+        asked = apply(asked, event, 0, c.at)
+    more = _intend(asked, c, replace(standing, ahead=()))
+    return more if isinstance(more, Refusal) else replace(more, events=(*before, *more.events))
 
 
 def _drift(effect: Effect | None, c: Intend) -> tuple[j.Happened, ...]:

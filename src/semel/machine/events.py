@@ -397,6 +397,7 @@ class Approved(OfEffect):
     """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
 
     expires: when it is void, milliseconds since the Unix epoch; 0: never. now: as in `Asked`, of the approvals before it.
+    name: of the effect, if its call is not on record yet; then args are what is approved. early: it came before the call.
     """
 
     kind: ClassVar[str] = "approved"
@@ -406,6 +407,8 @@ class Approved(OfEffect):
     args: Json = None
     expires: int = 0
     now: int = 0
+    name: str = ""
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)

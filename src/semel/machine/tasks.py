@@ -25,7 +25,7 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals, replays
+from semel.machine import approvals, foreseen, replays
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
@@ -103,6 +103,7 @@ class Task:
     waiting: str = ""  # the key of the wait for which it has no owner now
     at_most: Map[str, int] | None = None  # by effect name: how many keys may be new since it was replayed; None: no limit
     fresh: Map[str, tuple[str, ...]] = field(default_factory=Map)  # by effect name: those that are, in their order
+    ahead: Map[str, foreseen.Given] = field(default_factory=Map)  # by key: approvals of calls that are not on record yet
     batches: frozenset[str] = frozenset()  # the replays of many that it was part of
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
@@ -128,6 +129,7 @@ class Key:
     effect: e.Effect | None = None
     token: int = 0
     version: int = 0
+    ahead: foreseen.Given = ()  # approvals that came before any call
 
     @property
     def owner(self) -> str:
@@ -193,14 +195,15 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
 def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
     """What the task says about the caller of an effect command."""
     token = getattr(command, "token", 0)
+    ahead = task.ahead.get(command.key, ())
     if not isinstance(command, e.Intend):
-        return e.Standing(current=task.owned(token))
+        return e.Standing(current=task.owned(token), ahead=ahead)
     others = (key for key in _unknown(task, shared) if key != command.key)
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
         used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending), beyond=replays.beyond(task, command.key, command.name, command.generation),
+        cancelled=bool(task.ending), beyond=replays.beyond(task, command.key, command.name, command.generation), ahead=ahead,
     )  # fmt: skip
 
 
@@ -406,7 +409,7 @@ def decide_shared(
         stand = e.Standing(current=task.owned(command.token))
     else:
         stand = e.Standing(current=getattr(command, "token", 0) == key.token)
-    decided = e.decide(key.effect, command, stand)
+    decided = e.decide(key.effect, command, replace(stand, ahead=key.ahead))
     if isinstance(decided, Refusal):
         return decided
     return (*join, *goes_on(task, command, key.effect, decided)), decided
@@ -452,11 +455,12 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
     before = task.effects.get(event.key)
     after = e.apply(before, event, seq, at)
     if after is None:
-        return task
+        return replace(task, ahead=foreseen.kept(task.ahead, event))
     names = task.names
     if before is None:
         names = names.set(after.name, names.get(after.name, 0) + (after.generation == 0))
         task = replays.came(task, event.key, after.name, after.generation)
+        task = replace(task, ahead=task.ahead.delete(event.key) if event.key in task.ahead else task.ahead)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
     return replace(
@@ -581,7 +585,8 @@ def apply_key(key: Key, event: j.Happened, at: int) -> Key:
     if not isinstance(event, j.OfEffect):
         return replace(key, version=seq)
     token = max(key.token, event.token) if isinstance(event, j.Intended | j.Assumed) else key.token
-    return Key(e.apply(key.effect, event, seq, at), token, seq)
+    effect = e.apply(key.effect, event, seq, at)
+    return Key(effect, token, seq, foreseen.after(key.ahead, event) if effect is None else ())
 
 
 def fold(rows: Iterable[j.Row], task: Task | None = None) -> Task:
