@@ -39,6 +39,7 @@ DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
 REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
+AHEAD = ("tests/dead/test_approve_ahead.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -416,4 +417,10 @@ GUARDS = (
           "if False:", RENEWED),
     Guard("R9 another generation is no other act", "machine/effects.py", "if effect is not None or c.generation:",
           "if effect is not None:", RENEWED),
+    Guard("R21 ahead: in other words it does not count", "machine/foreseen.py", " if one.digest == c.digest\n    )", "\n    )", AHEAD),
+    Guard("R21 ahead: one person is not two", "machine/foreseen.py",
+          "if any(same_person(one.by, c.by) and one.digest == c.digest for one in standing(given, c.at)):", "if False:", AHEAD),
+    Guard("R21 ahead: as many as are wanted", "machine/effects.py", "if len(given) < held.approvers:", "if not given:", AHEAD),
+    Guard("R21 ahead: what came meanwhile is approved in its own words only", "machine/foreseen.py",
+          "if c.digest != effect.digest:", "if False:", AHEAD),
 )  # fmt: skip
