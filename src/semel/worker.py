@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from semel.app import App
 from semel.engine import attempt as attempts
 from semel.engine import drive
+from semel.engine.alarm import Alarm, too_old_ms
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
@@ -73,6 +74,7 @@ class Worker:
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
         self._opened = False
+        self._unknown_after = too_old_ms()
         self._store_away = False
         self._told_why, self._again_seconds = False, AWAY_SECONDS
         self._poked = True
@@ -101,6 +103,7 @@ class Worker:
             runtime = self._app.runtime
             runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
             session = runtime.session()
+            session.alarm = Alarm(runtime.desk, self._unknown_after)
             session.tend()
         except NotYet as error:
             if not self._told_why:

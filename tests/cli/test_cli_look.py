@@ -182,7 +182,8 @@ def test_json_has_stable_names(worked: Office) -> None:
     told = worked.json("why", worked.effect("inv_cut", "post")["key"])
     assert set(told) == {"effect", "verdict", "story"} and set(told["effect"]) == EFFECT
     unknown = worked.json("unknown")
-    assert set(unknown) == {"unknown"} and [set(one) for one in unknown["unknown"]] == [UNKNOWN]
+    assert set(unknown) == {"unknown", "count", "oldest_ms"} and unknown["count"] == 1
+    assert [set(one) for one in unknown["unknown"]] == [UNKNOWN]
     assert set(unknown["unknown"][0]["needs"]) == {"who", "text", "process_stopped"}
     dead = worked.json("dead")
     assert set(dead) == {"dead"} and [set(one) for one in dead["dead"]] == [DEAD, DEAD]

@@ -88,11 +88,13 @@ def unknown(
     """
     with opened(store, tenant, all_tenants) as app:
         desk = app.runtime.desk
-        found = show.unknowns(desk, None if all_tenants else tenant, limit)
+        whose = None if all_tenants else tenant
+        found, count = show.unknowns(desk, whose, limit), len(desk.store.unknown(whose, limit=show.COUNTED))
         if as_json:
-            output.emit({"unknown": [show.unknown_data(desk, one) for one in found]})
+            data = [show.unknown_data(desk, one) for one in found]
+            output.emit({"unknown": data, "count": count, "oldest_ms": data[0]["age_ms"] if data else 0})
         else:
-            show.unknown(desk, found, all_tenants)
+            show.unknown(desk, found, count, all_tenants)
 
 
 @cli.command(rich_help_panel=LOOK)

@@ -23,6 +23,7 @@ from semel.machine.projection import TaskRow, UnknownRow
 from semel.model import Delivery, EffectState, Execution, Json, TaskView
 
 INDENT = 12
+COUNTED = 10_000  # more are not counted
 _ENDS = {"finished", "failed", "parked", "blocked", "lease_lost", "cancelled", "dead_lettered"}
 
 
@@ -274,16 +275,18 @@ def unknown_data(desk: Desk, found: Unknown) -> dict[str, Json]:
     }  # fmt: skip
 
 
-def unknown(desk: Desk, found: Sequence[Unknown], tenants: bool) -> None:
+def unknown(desk: Desk, found: Sequence[Unknown], count: int, tenants: bool) -> None:
     """The unknown-work queue for people: a block for each, with the line to type."""
     if not found:
         out.verdict("NOTHING UNKNOWN  Every effect that was submitted is settled, or in flight.", "good")
         return
     people = sum(1 for u in found if u.need is not None and u.need.who == "person")
-    are = "is" if len(found) == 1 else "are"
-    what = f"{out.count(len(found), 'effect')} {are} unknown, {people or 'none'} for a person to settle."
-    out.verdict(f"UNKNOWN  {what} Until then their tasks start no other effect.", "bad" if people else "wait")
+    are, more = "is" if count == 1 else "are", f" of the {len(found)} shown" if count > len(found) else ""
+    many = f"{COUNTED} or more effects" if count >= COUNTED else out.count(max(count, len(found)), "effect")
+    what = f"{many} {are} unknown, {people or 'none'}{more} for a person to settle."
     now = desk.clock.raw_ms()
+    oldest = f"The oldest for {out.duration(now - found[0].row.since)}."
+    out.verdict(f"UNKNOWN  {what} {oldest} Until then their tasks start no other effect.", "bad" if people else "wait")
     for u in found:
         out.say()
         task = f"{u.task.kind} {u.task.key}" if u.task is not None else "?"
