@@ -85,3 +85,23 @@ def test_what_happened_is_not_renewed(office: Office) -> None:
     assert "already_done: charge happened; to do it again on purpose: using(occurrence=...)" in done.stderr
     post = office.effect("inv_cut", "post")["key"]
     assert "settle it first" in office.look("renew", post, "--by", "ann", "--reason", "again", code=1).stderr
+
+
+AHEAD = """
+import clerk
+task = clerk.remit.enqueue("inv_ahead")
+clerk.app.review.approve(clerk.wire.planned(task, "inv_ahead", 1200), by="ann")
+clerk.app.close()
+"""
+
+
+def test_what_was_approved_ahead_is_shown(office: Office) -> None:
+    office.python(AHEAD)
+    (ahead,) = office.json("show", "inv_ahead")["ahead"]
+    assert ahead == {
+        "name": "wire", "args": {"invoice": "inv_ahead", "cents": 1200, "note": "due"}, "by": "ann", "expires": None,
+    }  # fmt: skip
+    shown = re.sub(r"\s+", " ", office.look("show", "inv_ahead").stdout)
+    assert "ahead wire" in shown and "is approved by ann, if it is called so" in shown
+    told = re.sub(r"\s+", " ", office.look("why", "inv_ahead").stdout)
+    assert "ann approves a call of wire before it is asked for. It counts if the call comes in exactly these words." in told

@@ -174,7 +174,7 @@ def test_json_has_stable_names(worked: Office) -> None:
     tasks = worked.json("tasks")
     assert set(tasks) == {"tasks", "counts"} and {frozenset(one) for one in tasks["tasks"]} == {frozenset(TASK)}
     shown = worked.json("show", "inv_cut")
-    assert set(shown) == {"task", "delivery", "execution", "effects"}
+    assert set(shown) == {"task", "delivery", "execution", "effects", "ahead"}
     assert {frozenset(x) for x in shown["effects"]} == {frozenset(EFFECT)}
     assert set(shown["execution"]["attempts"][0]) == {"attempt", "token", "session", "began", "ended", "end", "text"}
     told = worked.json("why", "inv_cut")

@@ -204,7 +204,7 @@ def purge(
             output.verdict(f"TO PURGE  {output.count(len(chosen.letters), 'dead letter')}.", "wait")
         if dry_run or not chosen.letters:
             if as_json:
-                output.emit({"purged": [], "would": [letter.state.id for letter in chosen.letters]})
+                output.emit({"purged": [], "would": [letter.id for letter in chosen.letters]})
             return
         _handle(
             app, "purged", name or "", yes, as_json,

@@ -180,7 +180,7 @@ def plan(app: App, chosen: Plan) -> None:
     if chosen.letters:
         out.say()
         forecast(chosen.forecast)
-    passed([Ref(one.state.id, one.tenant) for one in chosen.passed], chosen.batch)
+    passed([Ref(one.id, one.tenant) for one in chosen.passed], chosen.batch)
 
 
 def passed(refs: Sequence[Ref[Any]], batch: str) -> None:

@@ -145,6 +145,7 @@ def show_data(shown: Shown) -> dict[str, Json]:
                       "max_crashes": s.max_crashes, "steps": len(s.steps),
                       "attempts": [{"attempt": t.number, "token": str(t.token), "session": t.session, "began": t.began,
                                     "ended": t.over or None, "end": t.end, "text": t.text} for t in shown.attempts]},
+        "ahead": [{"name": x.name, "args": x.args, "by": x.by, "expires": x.expires or None} for x in ahead(s)],
         "effects": [why.effect_data(x, past, shown.tenant, need) for x, past, need in shown.effects],
     }  # fmt: skip
 
@@ -173,10 +174,19 @@ def show(desk: Desk, shown: Shown) -> None:
     out.heading("EFFECTS: what can we prove about the world?")
     if not shown.effects:
         out.say("  none")
+    for given in ahead(s):
+        until = f", until {out.moment(given.expires, now)}" if given.expires else ""
+        call = f"{given.name} {out.one_line(given.args, 50)}"
+        out.indented(f"{call} is approved by {given.by}{until}, if it is called so", INDENT, first="  ahead")
     for x, past, need in shown.effects:
         effect(x, past, need, now, s.id)
     out.say()
     out.say(f"The whole story: semel why {out.short(s.id)}")
+
+
+def ahead(s: machine.Task) -> list[j.Approved]:
+    """What people have approved of it that it has not asked for yet; of the tenant's keys, their own streams tell."""
+    return [given for key in sorted(s.ahead) for given in s.ahead[key]]
 
 
 def _facts(shown: Shown, now: int) -> Iterator[tuple[str, str]]:

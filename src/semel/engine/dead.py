@@ -27,18 +27,21 @@ def quietly(done: int, of: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """One dead letter, as it was looked at: the version, and what its replay would do. died: milliseconds since the epoch."""
+    """One dead letter, as it was looked at: the version, and what its replay would do. No more: there may be very many.
+
+    died: milliseconds since the Unix epoch. states: of its effects. step_known: others of its kind have the named step.
+    """
 
     tenant: str
-    state: tasks.Task
+    id: str
+    version: int
+    dead: bool
     died: int
+    why: str
+    states: frozenset[str]
+    batches: frozenset[str]
     forecast: f.Forecast
     step_known: bool
-
-    @property
-    def version(self) -> int:
-        """The version that was seen."""
-        return self.state.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,9 @@ def letter_of(desk: Desk, kinds: Kinds, tenant: str, task: str, from_step: str, 
     siblings = kinds.siblings(tenant, state.kind)
     step_known = from_step in declared or any(from_step in one.steps for one in siblings)
     told = f.forecast(state, shared_of(desk, tenant, state), siblings, from_step)
-    return Letter(tenant, state, died, told, step_known)
+    states = frozenset(str(x.state) for x in state.effects.values())
+    dead = state.delivery is Delivery.DEAD_LETTERED
+    return Letter(tenant, task, state.version, dead, died, state.why, states, state.batches, told, step_known)
 
 
 def chosen(
@@ -108,7 +113,7 @@ def chosen(
         )
         for row in rows:
             letter = letter_of(desk, kinds, row.tenant, row.task, from_step, declared)
-            if letter.state.delivery is Delivery.DEAD_LETTERED and matches(letter, which):
+            if letter.dead and matches(letter, which):
                 yield letter
         if len(rows) < PAGE:
             return
@@ -117,14 +122,13 @@ def chosen(
 
 def matches(letter: Letter, which: DeadLetters) -> bool:
     """Whether a dead letter is one of these, beyond its kind and queue."""
-    state = letter.state
-    if which.why.casefold() not in state.why.casefold():
+    if which.why.casefold() not in letter.why.casefold():
         return False
     if which.since is not None and letter.died < which.since.timestamp() * 1000:
         return False
     if which.until is not None and letter.died >= which.until.timestamp() * 1000:
         return False
-    return not which.effect or any(x.state == which.effect for x in state.effects.values())
+    return not which.effect or which.effect in letter.states
 
 
 def batch_of(which: DeadLetters, from_step: str, by: str, reason: str, times: tuple[str, str] | None = None) -> str:
@@ -148,7 +152,7 @@ def plan(
     for letter in chosen(desk, which, tenant, from_step, declared):
         if limit is not None and len(letters) >= limit:
             break
-        (passed if batch and batch in letter.state.batches else letters).append(letter)
+        (passed if batch and batch in letter.batches else letters).append(letter)
     return Plan(tuple(letters), tuple(passed), batch, from_step, f.summed(letter.forecast for letter in letters))
 
 
@@ -203,13 +207,13 @@ def _all(
     for start in range(0, len(chosen.letters), TOGETHER):
         some = chosen.letters[start : start + TOGETHER]
         for letter, said in zip(some, _together(desk, some, command, actor), strict=True):
-            ref: Ref[Any] = Ref(letter.state.id, letter.tenant, app=app)
+            ref: Ref[Any] = Ref(letter.id, letter.tenant, app=app)
             if said:
                 refused.append((ref, said))
             else:
                 done.append(ref)
         progress(start + len(some), len(chosen.letters))
-    passed: tuple[Ref[Any], ...] = tuple(Ref(letter.state.id, letter.tenant, app=app) for letter in chosen.passed)
+    passed: tuple[Ref[Any], ...] = tuple(Ref(letter.id, letter.tenant, app=app) for letter in chosen.passed)
     return Handled(chosen.batch, chosen.forecast, tuple(done), tuple(refused), passed)
 
 
@@ -217,7 +221,7 @@ def _together(desk: Desk, letters: tuple[Letter, ...], command: Callable[[Letter
     """Each its own change, and many in one transaction; why each was refused, or ""."""
     proposed: list[Proposal | Refusal] = []
     for letter in letters:
-        ledger = Ledger.read(desk, letter.tenant, letter.state.id, actor)
+        ledger = Ledger.read(desk, letter.tenant, letter.id, actor)
         assert ledger is not None, "a task on record stays there"
         proposed.append(ledger.propose(command(letter)))
     return [_landed(one) for one in proposed]

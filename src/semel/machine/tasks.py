@@ -472,18 +472,9 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
 
 def _apply_claimed(t: Task, c: j.Claimed) -> Task:
     return replace(
-        t,
-        delivery=Delivery.LEASED,
-        execution=Execution.RUNNING,
-        attempt=c.attempt,
-        token=c.token,
-        session=c.session,
-        max_attempts=c.max_attempts,
-        max_crashes=c.max_crashes,
-        backoff_ms=c.backoff_ms,
-        suspended="",
-        waiting="",
-    )
+        t, delivery=Delivery.LEASED, execution=Execution.RUNNING, attempt=c.attempt, token=c.token, session=c.session,
+        max_attempts=c.max_attempts, max_crashes=c.max_crashes, backoff_ms=c.backoff_ms, suspended="", waiting="",
+    )  # fmt: skip
 
 
 def _left(t: Task, delivery: Delivery, execution: Execution, **more: object) -> Task:
