@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from task_cells import (
     NOW,
     SHARED,
     TaskBench,
+    after,
     claim,
     dead_lettered,
     fail,
@@ -200,3 +202,48 @@ def test_the_sum_of_many() -> None:
     told = f.summed([one, one])
     assert (told.recorded, told.again, told.new_most, told.tasks) == ({"charge": 2}, {"mail": 2}, {"post": 2}, 2)
     assert f.summed([]).tasks == 0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_tried_no_more_new_keys_are_sent_than_were_promised(seed: int) -> None:
+    """Calls, outcomes, failures and crashes in any order, of keys of the task and of one of the tenant's."""
+    chance = random.Random(seed)
+    bench = with_charge()
+    before = set(bench.task.effects)
+    most = {"charge": chance.randrange(2), "mail": chance.randrange(3)}
+    bench = replayed(bench, at_most=most)
+    sent: dict[str, set[str]] = {"charge": set(), "mail": set()}
+    key = t.Key()
+    for _ in range(40):
+        name = chance.choice(["charge", "mail"])
+        one = chance.choice([K1, K2, *(f"sml_{name}{n}" for n in range(4))])
+        intend = bench.intend(one, name=name, approvers=chance.choice([0, 0, 1]), again=chance.random() < 0.2)
+        commands: list[t.Command] = [intend, fail(bench), t.LoseLease("s1", "dead", NOW), t.Park(bench.token, "x", NOW)]
+        for known in bench.task.effects.values():
+            commands += [
+                e.Confirm(known.key, len(known.sent), bench.token),
+                e.Disprove(known.key, len(known.sent), bench.token, ""),
+            ]
+            commands += [
+                e.Lose(known.key, len(known.sent), bench.token, "", True),
+                e.Approve(known.key, "ann", known.version, NOW),
+            ]
+            commands += [e.Settle(known.key, bench.token, "not_found", "lookup:f", waited_ms=1)]
+        command = chance.choice([intend, intend, *commands])
+        if bench.task.delivery == "queued":
+            command = claim(at=NOW + 9 * HOUR)
+        decided = t.decide(bench.task, command, bench.shared)
+        if isinstance(decided, Refusal):
+            continue
+        bench.do(command)
+        for event in decided.events:
+            if isinstance(event, j.Intended) and event.key not in before:
+                sent[event.name].add(event.key)
+        joint = t.decide_shared(key, bench.task, bench.intend(SHARED, name="mail"), {SHARED: key}, 1)
+        if chance.random() < 0.1 and not isinstance(joint, Refusal):
+            bench.task = after(bench.task, joint[0])
+            for event in joint[1].events:
+                key = t.apply_key(key, event, NOW)
+                sent["mail"] |= {SHARED} if isinstance(event, j.Intended) else set()
+            key = t.apply_key(key, j.Confirmed(SHARED, 1), NOW)
+    assert all(len(keys) <= most[name] for name, keys in sent.items()), (most, sent)
