@@ -4,12 +4,16 @@ from semel.app import App
 from semel.app import current_work as current
 from semel.decorated import Effect, Executes, Task, bind, sleep, spend, wait_for
 from semel.direct import Work
+from semel.engine.dead import Handled
+from semel.engine.planned import Planned
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused, SemelError, StoreUnavailable, Suspended, Unsettled
+from semel.machine.forecast import Forecast
 from semel.model import (
     Ask,
     Atomic,
     Confirmed,
     Conflict,
+    DeadLetters,
     Delivery,
     EffectState,
     EffectView,
@@ -38,6 +42,7 @@ __all__ = [
     "Atomic",
     "Confirmed",
     "Conflict",
+    "DeadLetters",
     "Delivery",
     "Effect",
     "EffectState",
@@ -45,11 +50,14 @@ __all__ = [
     "Event",
     "Executes",
     "Execution",
+    "Forecast",
+    "Handled",
     "Limits",
     "Lookup",
     "Misuse",
     "NotDone",
     "NotFound",
+    "Planned",
     "Recovery",
     "Ref",
     "Refused",

@@ -43,7 +43,8 @@ from semel.model import (
 from semel.observe import Observer, Stats
 from semel.store.contract import Store
 from semel.store.places import open_store, place_of
-from semel.verbs import Effects, Review, Tasks
+from semel.verbs import Review
+from semel.views_of import Effects, Tasks
 
 P = ParamSpec("P")
 R = TypeVar("R")

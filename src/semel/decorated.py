@@ -15,6 +15,7 @@ from semel.engine import identity as identities
 from semel.engine.attempt import Attempt
 from semel.engine.data import NotRecordable
 from semel.engine.perform import called, perform
+from semel.engine.planned import Planned, planned
 from semel.engine.queue import Order, check_name
 from semel.engine.runtime import IN_EFFECT, current, in_loop, inside, set_here
 from semel.errors import Misuse, Suspended
@@ -48,6 +49,10 @@ class Effect(Generic[P, R_co]):
 
     def using(self, *, occurrence: str) -> Effect[P, R_co]:
         """The same intent again, on purpose: a name, part of the key."""
+        raise NotImplementedError
+
+    def planned(self, ref: Ref[Any], /, *args: P.args, **kwargs: P.kwargs) -> Planned:
+        """The call that this task is expected to make, to be approved ahead."""
         raise NotImplementedError
 
 
@@ -119,8 +124,12 @@ def effect_function(effect: declare.Effect, occurrence: str = "") -> Any:
             raise Misuse(f"{what}: an occurrence is a name, and not {occurrence!r}; write using(occurrence='after-fix')")
         return effect_function(effect, occurrence)
 
+    def foresees(ref: Ref[Any], /, *args: Any, **kwargs: Any) -> Planned:
+        return planned(effect, ref, args, kwargs, occurrence)
+
     function = dressed(performs_async if effect.is_async else performs, effect.fn, effect.parameters.signature)
     function.using = using  # type: ignore[attr-defined]
+    function.planned = foresees  # type: ignore[attr-defined]
     function.semel_effect = effect  # type: ignore[attr-defined]
     return function
 

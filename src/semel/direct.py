@@ -34,8 +34,8 @@ LOOK_SECONDS = 0.1
 
 def why_of(state: tasks.Task) -> Why:
     """Why a task has no result yet."""
-    if state.delivery is Delivery.DEAD_LETTERED:
-        return "dead_lettered"
+    if state.delivery is Delivery.DEAD_LETTERED or (state.delivery, state.execution) == (Delivery.ACKNOWLEDGED, Execution.FAILED):
+        return "dead_lettered"  # the second was purged
     if state.execution is Execution.CANCELLED:
         return "cancelled"
     if state.delivery is Delivery.BLOCKED:

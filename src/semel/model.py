@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Protocol, TypeVar
@@ -366,6 +366,29 @@ class TaskView:
     def id(self) -> str:
         """The task's id."""
         return self.ref.id
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """Which dead letters: all of these must hold; what is left out holds for every one.
+
+    why: text that the reason holds, in any case. since, until: when it was given up (with a time zone; until excluded).
+    effect: it has an effect in this state.
+    """
+
+    kind: str = field(default="", kw_only=True)
+    queue: str = field(default="", kw_only=True)
+    why: str = field(default="", kw_only=True)
+    since: datetime | None = field(default=None, kw_only=True)
+    until: datetime | None = field(default=None, kw_only=True)
+    effect: EffectState | str = field(default="", kw_only=True)
+
+    def __post_init__(self) -> None:
+        for name in ("since", "until"):
+            if (at := getattr(self, name)) is not None and at.tzinfo is None:
+                raise Misuse(f"{name}={at} has no time zone; write datetime.now(timezone.utc) - ...")
+        if self.effect and self.effect not in set(EffectState):
+            raise Misuse(f"effect={self.effect!r} is no state of an effect; it is one of {', '.join(EffectState)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""app.tasks, app.effects, app.review: what is known, and what a person decides."""
+"""app.review: what a person decides."""
 
 from __future__ import annotations
 
@@ -9,165 +9,21 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
-from semel.engine import drive, paused, redaction, retention, review, views
+from semel.engine import dead as letters
+from semel.engine import drive, paused, planned, retention, review, views
+from semel.engine.dead import Handled, Plan
+from semel.engine.planned import Planned
 from semel.errors import Misuse
 from semel.machine import pauses
-from semel.machine.projection import EffectRow
-from semel.machine.redaction import Place
-from semel.model import Delivery, EffectState, EffectView, Execution, Pruned, Ref, TaskView, Verdict
+from semel.machine.forecast import Forecast
+from semel.model import DeadLetters, EffectView, Pruned, Ref, Verdict
+from semel.views_of import Part
 
 if TYPE_CHECKING:
     from semel.app import App
 
 
-class _Part:
-    """A group of methods of an App."""
-
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    def _tenant(self, tenant: str | None) -> str | None:
-        """Whose; None: everybody's, which only an app of no tenant may ask for."""
-        return self._app.tenant if tenant is None else self._app.tenant_of(tenant)
-
-    def _of(self, of: Ref[Any] | str, tenant: str | None) -> tuple[str, str]:
-        return self._app.locate(of, tenant)
-
-
-class Tasks(_Part):
-    """app.tasks: what is known of tasks."""
-
-    def get(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
-        """One task. Raises `Misuse` if there is none."""
-        not_in_loop("app.tasks.get", "await app.tasks.aget(...)")
-        owner, task = self._of(of, tenant)
-        row = self._app.runtime.desk.store.task(owner, task)
-        if row is None:
-            raise Misuse(f"there is no task {task!r} of tenant {owner!r}; see: semel tasks")
-        return views.task_view(row, self._app)
-
-    async def aget(self, of: Ref[Any] | str, *, tenant: str | None = None) -> TaskView:
-        """The awaitable twin of `get`."""
-        return await asyncio.to_thread(self.get, of, tenant=tenant)
-
-    def list(
-        self,
-        *,
-        delivery: Delivery | str = "",
-        execution: Execution | str = "",
-        kind: str = "",
-        queue: str = "",
-        tenant: str | None = None,
-        after: str = "",
-        limit: int = 100,
-    ) -> Sequence[TaskView]:
-        """Tasks, newest first; `after`: the last id of the page before."""
-        not_in_loop("app.tasks.list", "await app.tasks.alist(...)")
-        if delivery and delivery not in set(Delivery):
-            raise Misuse(f"delivery={delivery!r} is no state; it is one of {', '.join(Delivery)}")
-        if execution and execution not in set(Execution):
-            raise Misuse(f"execution={execution!r} is no state; it is one of {', '.join(Execution)}")
-        rows = self._app.runtime.desk.store.tasks(
-            self._tenant(tenant),
-            delivery=str(delivery),
-            execution=str(execution),
-            kind=kind,
-            queue=queue,
-            after=after,
-            limit=limit,
-        )
-        return [views.task_view(row, self._app) for row in rows]
-
-    async def alist(
-        self,
-        *,
-        delivery: Delivery | str = "",
-        execution: Execution | str = "",
-        kind: str = "",
-        queue: str = "",
-        tenant: str | None = None,
-        after: str = "",
-        limit: int = 100,
-    ) -> Sequence[TaskView]:
-        """The awaitable twin of `list`."""
-        return await asyncio.to_thread(
-            self.list, delivery=delivery, execution=execution, kind=kind, queue=queue, tenant=tenant, after=after, limit=limit
-        )
-
-
-class Effects(_Part):
-    """app.effects: what can be proved about the world."""
-
-    def row(self, key: str, tenant: str | None) -> EffectRow:
-        """An effect's row. Raises `Misuse` if there is none."""
-        row = self._app.runtime.desk.store.effect(self._tenant(tenant), key)
-        if row is None:
-            raise Misuse(f"there is no effect {key!r}; see: semel unknown, or semel show TASK")
-        return row
-
-    def get(self, key: str, *, tenant: str | None = None) -> EffectView:
-        """One effect. Raises `Misuse` if there is none."""
-        not_in_loop("app.effects.get", "await app.effects.aget(...)")
-        return views.effect_view(self._app.runtime.desk, self.row(key, tenant))
-
-    async def aget(self, key: str, *, tenant: str | None = None) -> EffectView:
-        """The awaitable twin of `get`."""
-        return await asyncio.to_thread(self.get, key, tenant=tenant)
-
-    def proves(self, key: str, field: str, value: object, *, tenant: str | None = None) -> bool:
-        """Whether `value` is what was redacted of the effect's argument `field`. Needs the key: $SEMEL_REDACTION_KEY.
-
-        Raises `Misuse` if nothing was redacted there, or it was under a key that is not here.
-        """
-        not_in_loop("app.effects.proves", "await app.effects.aproves(...)")
-        row, app = self.row(key, tenant), self._app
-        view, declared = views.effect_view(app.runtime.desk, row), app.declared_effects.get(row.name)
-        place = Place(row.tenant, view.name, field)
-        parameter = declared.parameters.values.get(field) if declared is not None else None
-        return redaction.proves(app.runtime.ring, place, view.args, value, parameter)
-
-    async def aproves(self, key: str, field: str, value: object, *, tenant: str | None = None) -> bool:
-        """The awaitable twin of `proves`."""
-        return await asyncio.to_thread(self.proves, key, field, value, tenant=tenant)
-
-    def list(
-        self,
-        *,
-        state: EffectState | str = "",
-        task: Ref[Any] | str = "",
-        tenant: str | None = None,
-        after: str = "",
-        limit: int = 100,
-    ) -> Sequence[EffectView]:
-        """Effects, by key; state="ambiguous" is the unknown-work queue, oldest first."""
-        not_in_loop("app.effects.list", "await app.effects.alist(...)")
-        if state and state not in set(EffectState):
-            raise Misuse(f"state={state!r} is no state of an effect; it is one of {', '.join(EffectState)}")
-        desk, owner = self._app.runtime.desk, self._tenant(tenant)
-        if isinstance(task, Ref):
-            owner = self._app.within(task.tenant)
-        task_id = task.id if isinstance(task, Ref) else task
-        if state == EffectState.AMBIGUOUS and not task_id and not after:
-            found = [desk.store.effect(u.tenant, u.key) for u in desk.store.unknown(owner, limit=limit)]
-            rows = [row for row in found if row is not None]
-        else:
-            rows = desk.store.effects(owner, state=str(state), task=task_id, after=after, limit=limit)
-        return [views.effect_view(desk, row) for row in rows]
-
-    async def alist(
-        self,
-        *,
-        state: EffectState | str = "",
-        task: Ref[Any] | str = "",
-        tenant: str | None = None,
-        after: str = "",
-        limit: int = 100,
-    ) -> Sequence[EffectView]:
-        """The awaitable twin of `list`."""
-        return await asyncio.to_thread(self.list, state=state, task=task, tenant=tenant, after=after, limit=limit)
-
-
-class Review(_Part):
+class Review(Part):
     """app.review: what a person decides. Every decision names who, and is on record."""
 
     def resolve(
@@ -218,7 +74,7 @@ class Review(_Part):
 
     def approve(
         self,
-        key: str,
+        key: str | Planned,
         *,
         by: str,
         reason: str = "",
@@ -232,10 +88,17 @@ class Review(_Part):
         seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
         args: what you edit, by name; that is sent then, and both versions are on record. The intent cannot be edited.
         expires: how long the approval holds if it is not used (None: for ever). It is used by one effect, once.
+        A call that is not on record yet, as `effect.planned(ref, ...)`: it counts if the task asks for exactly that, once.
         """
         not_in_loop("app.review.approve", "await app.review.aapprove(...)")
         review.no_agent("app.review.approve")
         review.person(by)
+        if isinstance(key, Planned):
+            if args is not None or seen is not None:
+                raise Misuse("what is approved ahead is the planned call itself; write planned(ref, ...) with the words you mean")
+            owner, _ = self._of(key.ref, tenant)
+            drive.run(planned.approve(self._app.runtime.desk, owner, key, by=by, reason=reason, expires=expires))
+            return
         row = self._app.effects.row(key, tenant)
         self._app.load()
         drive.run(
@@ -247,7 +110,7 @@ class Review(_Part):
 
     async def aapprove(
         self,
-        key: str,
+        key: str | Planned,
         *,
         by: str,
         reason: str = "",
@@ -259,18 +122,25 @@ class Review(_Part):
         """The awaitable twin of `approve`."""
         await asyncio.to_thread(self.approve, key, by=by, reason=reason, seen=seen, args=args, expires=expires, tenant=tenant)
 
-    def deny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+    def deny(self, key: str | Planned, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
         """Say no to an effect that waits for approval, or take back an approval that was not used.
 
-        The agent's call raises `Refused("denied")`, now and on replay, until somebody approves it after all.
+        The agent's call raises `Refused("denied")`, now and on replay, until somebody approves it after all. What was approved
+        ahead (`effect.planned(ref, ...)`) is taken back, and people are asked as usual.
         """
         not_in_loop("app.review.deny", "await app.review.adeny(...)")
         review.no_agent("app.review.deny")
         review.person(by)
+        if isinstance(key, Planned):
+            owner, _ = self._of(key.ref, tenant)
+            drive.run(planned.deny(self._app.runtime.desk, owner, key, by=by, reason=reason))
+            return
         row = self._app.effects.row(key, tenant)
         drive.run(review.deny(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
 
-    async def adeny(self, key: str, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None) -> None:
+    async def adeny(
+        self, key: str | Planned, *, by: str, reason: str = "", seen: int | None = None, tenant: str | None = None
+    ) -> None:
         """The awaitable twin of `deny`."""
         await asyncio.to_thread(self.deny, key, by=by, reason=reason, seen=seen, tenant=tenant)
 
@@ -288,6 +158,22 @@ class Review(_Part):
     async def acorrect(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
         """The awaitable twin of `correct`."""
         await asyncio.to_thread(self.correct, key, by=by, reason=reason, seen=seen, tenant=tenant)
+
+    def renew(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """Open a new generation of an effect that provably did not happen: its next call has a key of its own, and is sent.
+
+        Refused for what happened (do it again on purpose with `using(occurrence=...)`), is unknown, in flight, or waits for
+        approval. The task is not replayed by it.
+        """
+        not_in_loop("app.review.renew", "await app.review.arenew(...)")
+        review.no_agent("app.review.renew")
+        review.person(by)
+        row = self._app.effects.row(key, tenant)
+        drive.run(review.renew(self._app.runtime.desk, row, by=by, reason=reason, seen=seen))
+
+    async def arenew(self, key: str, *, by: str, reason: str, seen: int | None = None, tenant: str | None = None) -> None:
+        """The awaitable twin of `renew`."""
+        await asyncio.to_thread(self.renew, key, by=by, reason=reason, seen=seen, tenant=tenant)
 
     def pending(self, *, tenant: str | None = None, limit: int = 100) -> Sequence[EffectView]:
         """What waits for approval, of tasks that are blocked for it, newest tasks first."""
@@ -354,19 +240,25 @@ class Review(_Part):
         from_step: str = "",
         reason: str = "",
         identity: Mapping[str, str] | None = None,
+        at_most: Mapping[str, int] | None = None,
         tenant: str | None = None,
     ) -> None:
         """Run an ended task again: the same task and keys, so what is on record is returned, not repeated.
 
-        from_step: forget the recorded steps from the first of that name on; default: all of them. Its limits of money, tokens
-        and time count afresh. A task that is blocked goes on where it stands. identity: new values for names that are bound
-        (`semel.bind`), on record as this person's word.
+        from_step: forget the recorded steps from the first of that name on (one that the task has not come to yet: none of
+        them); default: all of them. Its limits of money, tokens and time count afresh. A task that is blocked goes on where it
+        stands. identity: new values for names that are bound (`semel.bind`), on record as this person's word. at_most: by
+        effect name, how many that are not on record yet may be sent; a further one is refused, and the task is a dead letter
+        again. Names that are left out: none. None: no such limit.
         """
         not_in_loop("app.review.replay", "await app.review.areplay(...)")
         review.no_agent("app.review.replay")
+        owner, task = self._of(of, tenant)
+        desk, most = self._app.runtime.desk, None if at_most is None else limit_of(self._app, at_most)
+        known = bool(from_step) and self._letter(owner, task, from_step).step_known
         drive.run(
             review.replay(
-                self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason, from_step=from_step, identity=identity
+                desk, owner, task, by=by, reason=reason, from_step=from_step, known=known, at_most=most, identity=identity
             )
         )
 
@@ -378,10 +270,108 @@ class Review(_Part):
         from_step: str = "",
         reason: str = "",
         identity: Mapping[str, str] | None = None,
+        at_most: Mapping[str, int] | None = None,
         tenant: str | None = None,
     ) -> None:
         """The awaitable twin of `replay`."""
-        await asyncio.to_thread(self.replay, of, by=by, from_step=from_step, reason=reason, identity=identity, tenant=tenant)
+        await asyncio.to_thread(
+            self.replay, of, by=by, from_step=from_step, reason=reason, identity=identity, at_most=at_most, tenant=tenant
+        )
+
+    def forecast(
+        self, of: Ref[Any] | str | DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None
+    ) -> Forecast:
+        """What a replay would do, by effect name, without doing it: of one task, or the sum over dead letters."""
+        not_in_loop("app.review.forecast", "await app.review.aforecast(...)")
+        if isinstance(of, DeadLetters):
+            return plan(self._app, of, from_step=from_step, limit=limit, tenant=tenant).forecast
+        return self._letter(*self._of(of, tenant), from_step).forecast
+
+    async def aforecast(
+        self, of: Ref[Any] | str | DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None
+    ) -> Forecast:
+        """The awaitable twin of `forecast`."""
+        return await asyncio.to_thread(self.forecast, of, from_step=from_step, limit=limit, tenant=tenant)
+
+    def replay_many(
+        self,
+        of: DeadLetters,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        only_as_forecast: bool = True,
+        batch: str = "",
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Handled:
+        """Replay dead letters, each as its own change. Killed in the middle, the same call again replays the rest.
+
+        only_as_forecast: of effects that are not on record, each task may send as many as finished tasks of its kind did;
+        `at_most` says otherwise, by name. batch: a name; what was replayed under it is not replayed under it again, and
+        listed (default: one that follows from the filter, from_step, by and reason).
+        """
+        not_in_loop("app.review.replay_many", "await app.review.areplay_many(...)")
+        review.no_agent("app.review.replay_many")
+        review.person(by)
+        chosen = plan(
+            self._app,
+            of,
+            from_step=from_step,
+            limit=limit,
+            tenant=tenant,
+            batch=batch or letters.batch_of(of, from_step, by, reason),
+        )
+        return replay_plan(self._app, chosen, by=by, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast)
+
+    async def areplay_many(
+        self,
+        of: DeadLetters,
+        *,
+        by: str,
+        from_step: str = "",
+        reason: str = "",
+        at_most: Mapping[str, int] | None = None,
+        only_as_forecast: bool = True,
+        batch: str = "",
+        limit: int | None = None,
+        tenant: str | None = None,
+    ) -> Handled:
+        """The awaitable twin of `replay_many`."""
+        return await asyncio.to_thread(
+            self.replay_many, of, by=by, from_step=from_step, reason=reason, at_most=at_most, only_as_forecast=only_as_forecast,
+            batch=batch, limit=limit, tenant=tenant,
+        )  # fmt: skip
+
+    def purge(self, of: Ref[Any] | str, *, by: str, reason: str, tenant: str | None = None) -> None:
+        """Give up a dead letter for good: it leaves the list; its record, its keys and their results stay.
+
+        Refused (`unknown_outstanding`) while an effect of it is unknown: settle that first.
+        """
+        not_in_loop("app.review.purge", "await app.review.apurge(...)")
+        review.no_agent("app.review.purge")
+        why = letters.purge_words(review.person(by).partition(":")[2], reason)
+        drive.run(review.purge(self._app.runtime.desk, *self._of(of, tenant), by=by, why=why))
+
+    async def apurge(self, of: Ref[Any] | str, *, by: str, reason: str, tenant: str | None = None) -> None:
+        """The awaitable twin of `purge`."""
+        await asyncio.to_thread(self.purge, of, by=by, reason=reason, tenant=tenant)
+
+    def purge_many(
+        self, of: DeadLetters, *, by: str, reason: str, limit: int | None = None, tenant: str | None = None
+    ) -> Handled:
+        """Give up dead letters for good, each as its own change."""
+        not_in_loop("app.review.purge_many", "await app.review.apurge_many(...)")
+        review.no_agent("app.review.purge_many")
+        review.person(by)
+        return purge_plan(self._app, plan(self._app, of, limit=limit, tenant=tenant), by=by, reason=reason)
+
+    async def apurge_many(
+        self, of: DeadLetters, *, by: str, reason: str, limit: int | None = None, tenant: str | None = None
+    ) -> Handled:
+        """The awaitable twin of `purge_many`."""
+        return await asyncio.to_thread(self.purge_many, of, by=by, reason=reason, limit=limit, tenant=tenant)
 
     def pause(
         self, *, by: str, queue: str | None = None, kind: str | None = None, everything: bool = False, reason: str = ""
@@ -425,3 +415,46 @@ class Review(_Part):
     async def apaused(self) -> Sequence[pauses.Pause]:
         """The awaitable twin of `paused`."""
         return await asyncio.to_thread(self.paused)
+
+    def _letter(self, tenant: str, task: str, from_step: str) -> letters.Letter:
+        self._app.load()
+        desk, declared = self._app.runtime.desk, frozenset(self._app.declared_steps.names())
+        return letters.letter_of(desk, letters.Kinds(desk), tenant, task, from_step, declared)
+
+
+# --- for the command line, which shows a plan before it is carried out ------------------------------------------------
+
+
+def plan(
+    app: App, of: DeadLetters, *, from_step: str = "", limit: int | None = None, tenant: str | None = None, batch: str = ""
+) -> Plan:
+    """The dead letters that are meant, and what a replay of them would do."""
+    app.load()
+    declared = frozenset(app.declared_steps.names())
+    whose = app.tenant if tenant is None else app.tenant_of(tenant)
+    return letters.plan(app.runtime.desk, of, whose, from_step=from_step, batch=batch, limit=limit, declared=declared)
+
+
+def replay_plan(
+    app: App, chosen: Plan, *, by: str, reason: str, at_most: Mapping[str, int] | None, only_as_forecast: bool,
+    progress: letters.Progress = letters.quietly,
+) -> Handled:  # fmt: skip
+    """Replay what was shown, as it was shown."""
+    return letters.replay_all(
+        app.runtime.desk, chosen, by=by, reason=reason, at_most=None if at_most is None else limit_of(app, at_most),
+        only_as_forecast=only_as_forecast, progress=progress, app=app,
+    )  # fmt: skip
+
+
+def purge_plan(app: App, chosen: Plan, *, by: str, reason: str, progress: letters.Progress = letters.quietly) -> Handled:
+    """Give up for good what was shown, as it was shown."""
+    return letters.purge_all(app.runtime.desk, chosen, by=by, reason=reason, progress=progress, app=app)
+
+
+def limit_of(app: App, at_most: Mapping[str, int]) -> dict[str, int]:
+    """By the names that records go by."""
+    found = {}
+    for name, most in letters.checked(at_most).items():
+        declared = app.declared_effects.get(name)
+        found[name if declared is None else declared.first_name] = most
+    return found

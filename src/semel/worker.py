@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from semel.app import App
 from semel.engine import attempt as attempts
 from semel.engine import drive, startcheck
+from semel.engine.alarm import Alarm, too_old_ms
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
@@ -78,6 +79,7 @@ class Worker:
         self._pauses: set[Pause] = set()
         self._unreadable: set[tuple[str, str]] = set()
         self._opened, self._checked = False, False
+        self._unknown_after = too_old_ms()
         self._store_away = False
         self._told_why, self._again_seconds = False, AWAY_SECONDS
         self._poked = True
@@ -109,6 +111,7 @@ class Worker:
                 startcheck.check(runtime.desk, self._app.code, runtime.desk.tenant)
                 self._checked = True
             session = runtime.session()
+            session.alarm = Alarm(runtime.desk, self._unknown_after)
             session.tend()
         except NotYet as error:
             if not self._told_why:

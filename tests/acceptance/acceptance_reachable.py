@@ -26,7 +26,7 @@ def commands(task: tasks.Task) -> Iterator[tasks.Command]:
     yield from (tasks.Claim("s", 1, T, 2, 2, 0, direct) for direct in (False, True))
     yield from (tasks.Finish(token), tasks.Fail(token, "why", T), tasks.Fail(token, "why", T, fatal=True))
     yield from (tasks.Park(token, "why", T), tasks.Suspend(token, "why"), tasks.Block(token, "why"), tasks.Unblock("why", T))
-    yield from (tasks.Conclude(token), tasks.Cancel("why", T), tasks.Replay("why", T))
+    yield from (tasks.Conclude(token), tasks.Cancel("why", T), tasks.Replay("why", T), tasks.Purge("why"))
     yield from (tasks.LoseLease(session, proof, T) for proof in ("watched", "dead", "left"))
     count = len(effect.sent) if effect else 0
     if count < SUBMISSIONS:
@@ -44,6 +44,7 @@ def commands(task: tasks.Task) -> Iterator[tasks.Command]:
         yield from (e.Approve(KEY, "ann", effect.version, T), e.Deny(KEY, "ann", effect.version))
     if effect:
         yield e.Reverse(KEY, "ann", effect.version, T)
+        yield e.Renew(KEY, "ann", effect.version)
         for verdict in ("confirmed", "not_found", "conflict", "unavailable"):
             yield e.Settle(KEY, token, verdict, "lookup:f", waited_ms=T)
             yield e.Settle(KEY, token, verdict, "person", waited_ms=T)
@@ -69,6 +70,7 @@ def shape(task: tasks.Task) -> object:
             effect.waiting,
             effect.denied is not None,
             effect.word is not None,
+            effect.renewed is not None,
         )
     return (task.delivery, task.execution, task.ending, bool(task.suspended), min(task.failures, 2), min(task.crashes, 2),
             task.alone, task.clean, facts)  # fmt: skip

@@ -151,7 +151,10 @@ EFFECT = {
 UNKNOWN = {
     "key", "tenant", "task", "name", "since", "age_ms", "version", "args", "submissions", "conflict", "recovery", "needs",
 }  # fmt: skip
-DEAD = {"used", "id", "tenant", "kind", "key", "why", "failures", "crashes", "attempts", "enqueued", "ended", "effects"}
+DEAD = {
+    "id", "tenant", "kind", "key", "queue", "states", "used", "cost", "why", "failures", "crashes", "attempts", "enqueued",
+    "ended", "effects",
+}  # fmt: skip
 STORY = {"at", "elapsed_ms", "stream", "seq", "kind", "actor", "token", "attempt", "key", "text", "details"}
 
 
@@ -159,7 +162,7 @@ def test_json_has_stable_names(worked: Office) -> None:
     tasks = worked.json("tasks")
     assert set(tasks) == {"tasks", "counts"} and {frozenset(one) for one in tasks["tasks"]} == {frozenset(TASK)}
     shown = worked.json("show", "inv_cut")
-    assert set(shown) == {"task", "delivery", "execution", "identity", "effects"}
+    assert set(shown) == {"task", "delivery", "execution", "identity", "effects", "ahead"}
     assert {frozenset(x) for x in shown["effects"]} == {frozenset(EFFECT)}
     assert set(shown["execution"]["attempts"][0]) == {"attempt", "token", "session", "began", "ended", "end", "text"}
     told = worked.json("why", "inv_cut")
@@ -169,7 +172,8 @@ def test_json_has_stable_names(worked: Office) -> None:
     told = worked.json("why", worked.effect("inv_cut", "post")["key"])
     assert set(told) == {"effect", "verdict", "story"} and set(told["effect"]) == EFFECT
     unknown = worked.json("unknown")
-    assert set(unknown) == {"unknown"} and [set(one) for one in unknown["unknown"]] == [UNKNOWN]
+    assert set(unknown) == {"unknown", "count", "oldest_ms"} and unknown["count"] == 1
+    assert [set(one) for one in unknown["unknown"]] == [UNKNOWN]
     assert set(unknown["unknown"][0]["needs"]) == {"who", "text", "process_stopped"}
     dead = worked.json("dead")
     assert set(dead) == {"dead"} and [set(one) for one in dead["dead"]] == [DEAD, DEAD]

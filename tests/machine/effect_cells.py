@@ -292,6 +292,21 @@ def denied_approved() -> Bench:
     return found.do(approve(found, "bob"))
 
 
+def renewed() -> Bench:
+    """Refused for good, and a person has opened its next generation (R9)."""
+    found = declined()
+    assert found.effect
+    return found.do(e.Renew(KEY, "alice", found.effect.version, "the account is open again"))
+
+
+def renewed_told() -> Bench:
+    """A not_found closed it; renewed; and then its sender said that it had happened."""
+    settle = e.Settle(KEY, SECOND, "not_found", "lookup:find", waited_ms=9, settle_ms=9, seen=1)
+    found = fenced().do(settle)
+    assert found.effect
+    return found.do(e.Renew(KEY, "alice", found.effect.version)).do(e.Confirm(KEY, 1, FIRST, "msg-1"), GONE)
+
+
 def approved_submitted() -> Bench:
     return approved().do(intend(attempt=1, token=FIRST, session="s1", **WANTED))
 
@@ -410,6 +425,7 @@ STATES: dict[str, Callable[[], Bench]] = {
         approved_confirmed, asked_after_disproof, said_confirmed, said_confirmed_in_conflict, said_confirmed_told,
         said_not_found, said_not_found_sent, said_not_found_sent_disproved, taken_back, taken_back_in_conflict,
         taken_back_not_found,
+        renewed, renewed_told,
     )
 }  # fmt: skip
 
@@ -433,6 +449,10 @@ def _void_of_its_own(effect: e.Effect | None) -> e.EffectCommand:
 
 def _answer(verdict: str, *, stopped: bool = False, behind: int = 0) -> Make:
     return lambda effect: e.Answer(KEY, verdict, "alice", (effect.version if effect else 0) - behind, stopped=stopped)
+
+
+def _ahead(by: str, digest: str) -> e.Approve:
+    return e.Approve(KEY, by, 0, 100, args={"to": "a"}, digest=digest, ahead="mail")
 
 
 def _approve(by: str, *, at: int = 100, behind: int = 0, **changes: Any) -> Make:
@@ -478,6 +498,13 @@ COMMANDS: dict[str, Make] = {
     "approve_another_argument": _approve("bob", args={"to": "a", "more": 1}, digest=OTHER),
     "approve_stale": _approve("bob", behind=1),
     "deny": lambda effect: e.Deny(KEY, "bob", effect.version if effect else 0),
+    "approve_ahead": lambda _: _ahead("bob", SAME),
+    "approve_ahead_by_the_same": lambda _: _ahead("alice", SAME),
+    "approve_ahead_other_words": lambda _: _ahead("bob", OTHER),
+    "deny_ahead": lambda _: e.Deny(KEY, "bob", 0, ahead="mail"),
+    "renew": lambda effect: e.Renew(KEY, "bob", effect.version if effect else 0),
+    "renew_stale": lambda effect: e.Renew(KEY, "bob", (effect.version if effect else 0) - 1),
+    "intend_generation": lambda _: intend(generation=1),
     "deny_stale": lambda effect: e.Deny(KEY, "bob", (effect.version if effect else 0) - 1),
     "reverse": lambda effect: e.Reverse(KEY, "bob", effect.version if effect else 0, 100),
     "reverse_stale": lambda effect: e.Reverse(KEY, "bob", (effect.version if effect else 0) - 1, 100),
@@ -524,6 +551,9 @@ COMMANDS: dict[str, Make] = {
     "answer_not_found_stale": _answer("not_found", stopped=True, behind=1),
 }
 
+# What alice approved before it was asked for, in the words of `intend`.
+FORESEEN = e.Standing(ahead=(j.Approved(KEY, "alice", SAME, args={"to": "a"}, name="mail"),))
+
 # Who asks. Only an intent looks at more than whether its token is current; an answer and a sender's end look at nothing.
 INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "current": (e.Standing(), {}),
@@ -539,7 +569,10 @@ INTEND_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "bound": (BOUND, {}),
     "bound_otherwise": (e.Standing(bound=BOB), {}),
     "bound_unknown": (e.Standing(bound=BOB, unknown="sml_other"), {}),
+    "beyond": (e.Standing(beyond="more than was forecast"), {}),
+    "foreseen": (FORESEEN, {}),
 }
+AHEAD_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {"nobody_yet": (e.Standing(), {}), "foreseen": (FORESEEN, {})}
 OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
     "current": (e.Standing(), {}), "stale": (GONE, {}), "bound": (BOUND, {}), "bound_otherwise": (e.Standing(bound=BOB), {}),
 }  # fmt: skip
@@ -547,6 +580,8 @@ OTHER_STANDINGS: dict[str, tuple[e.Standing, dict[str, Any]]] = {
 
 def standings(command: str) -> dict[str, tuple[e.Standing, dict[str, Any]]]:
     """Who may ask with a command."""
+    if "ahead" in command:
+        return AHEAD_STANDINGS
     return INTEND_STANDINGS if command.startswith("intend") else OTHER_STANDINGS
 
 

@@ -202,13 +202,25 @@ def taken_back_other() -> SharedBench:
     return bench.do(OTHER, e.Reverse(SHARED, "bob", bench.key.version, NOW))
 
 
+def approved_ahead() -> SharedBench:
+    """Before anybody has called it."""
+    bench = none()
+    call = bench.intend(MINE)
+    return bench.do(MINE, e.Approve(SHARED, "alice", 0, NOW, args=call.args, digest=call.digest, ahead="mail"))
+
+
+def renewed_other() -> SharedBench:
+    bench = disproved_other()
+    return bench.do(OTHER, e.Renew(SHARED, "alice", bench.key.version))
+
+
 STATES: dict[str, Callable[[], SharedBench]] = {
     build.__name__: build
     for build in (
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
-        asked_other, asked_both, approved_other, denied_other, unknown_observed_other,
-        asked_other, asked_both, approved_other, denied_other, said_confirmed_other, taken_back_other,
+        asked_other, asked_both, approved_other, denied_other, unknown_observed_other, said_confirmed_other, taken_back_other,
+        renewed_other, approved_ahead,
     )
 }  # fmt: skip
 
@@ -280,6 +292,9 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "approve_stale": lambda b, _: e.Approve(SHARED, "bob", b.key.version - 1, NOW),
     "deny": lambda b, _: e.Deny(SHARED, "bob", b.key.version),
     "reverse": lambda b, _: e.Reverse(SHARED, "bob", b.key.version, NOW),
+    "approve_ahead": lambda b, _: e.Approve(SHARED, "bob", 0, NOW, args={}, digest=b.intend(MINE).digest, ahead="mail"),
+    "deny_ahead": lambda b, _: e.Deny(SHARED, "bob", 0, ahead="mail"),
+    "renew": lambda b, _: e.Renew(SHARED, "bob", b.key.version),
     "answer_stale": lambda b, _: e.Answer(SHARED, "confirmed", "alice", b.key.version - 1),
 }
 

@@ -268,6 +268,34 @@ def dead_lettered() -> TaskBench:
     return bench.do(fail(bench))
 
 
+def dead_lettered_shared_unknown() -> TaskBench:
+    """Another task lost the key that it had joined."""
+    bench = leased_last_try().with_key(key_confirmed())
+    bench.do(fail(bench))
+    bench.shared[SHARED] = key_unknown()
+    return bench
+
+
+def purged() -> TaskBench:
+    return dead_lettered().do(t.Purge("by alice: too old"))
+
+
+def queued_promised() -> TaskBench:
+    """Replayed, with a promise of what may be new."""
+    return dead_lettered().do(t.Replay("by alice", NOW, at_most={"charge": 1}, batch="b1"))
+
+
+def leased_promised() -> TaskBench:
+    """The one new effect of that promise is on record."""
+    bench = queued_promised().do(claim(at=NOW + HOUR))
+    return bench.do(bench.intend(K2), e.Confirm(K2, 1, bench.token, "ch_2"))
+
+
+def leased_foreseen() -> TaskBench:
+    """A person has approved a call that it has not made yet."""
+    return leased().do(e.Approve(K1, "alice", 0, NOW, args={}, digest="d", ahead="charge"))
+
+
 def queued_asleep() -> TaskBench:
     bench = leased()
     return bench.do(t.Wait(bench.token, NAP, "", NOW + HOUR, NOW))
@@ -394,6 +422,7 @@ STATES: dict[str, Callable[[], TaskBench]] = {
         leased_last_try_submitted, leased_alone, leased_alone_submitted, leased_reconciling, leased_worn,
         leased_shared_in_flight, leased_shared_unknown, leased_shared_done, blocked, blocked_unknown, blocked_ending,
         leased_asked, leased_asked_beside_unknown, leased_asked_cancelled, leased_approved, leased_shared_asked, blocked_asked,
+        dead_lettered_shared_unknown, purged, queued_promised, leased_promised, leased_foreseen,
         acknowledged, acknowledged_taken_back, cancelled, dead_lettered, queued_asleep, queued_waiting, blocked_waiting,
         queued_signalled,
         leased_signalled, leased_signalled_early, leased_awake, leased_gave_up, leased_rich, leased_over, leased_over_late,
@@ -452,6 +481,12 @@ COMMANDS: dict[str, Callable[[int], t.TaskCommand]] = {
     "mismatch": lambda token: t.Mismatch(token, "it could not be observed", K1, "charge"),
     "prune": lambda _: t.Prune(4, "00", "old"),
     "prune_dead": lambda _: t.Prune(4, "00", "old", dead=True),
+    "replay_from_known_step": lambda _: t.Replay("by alice", NOW, "sign", known=True),
+    "replay_at_most": lambda _: t.Replay("by alice", NOW, at_most={"charge": 1}),
+    "replay_seen": lambda _: t.Replay("by alice", NOW, seen=8),
+    "replay_seen_stale": lambda _: t.Replay("by alice", NOW, seen=99),
+    "purge": lambda _: t.Purge("by alice: too old"),
+    "purge_seen_stale": lambda _: t.Purge("by alice: too old", seen=99),
 }
 
 

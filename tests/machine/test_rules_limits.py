@@ -229,11 +229,13 @@ def test_an_unblocking_replay_lets_nothing_count_afresh() -> None:
 
 
 def test_per_task_counts_every_variant_of_an_act() -> None:
-    """Another intent, another occurrence, another generation: each is another key of the same name."""
+    """Another intent, another occurrence: each is another key of the same name. A person's new generation is the same act."""
     bench = leased_rich()
     bench.do(bench.intend(K1, per_task=1), e.Confirm(K1, 1, bench.token, "ch_1"))
-    for variant in ({"key": K2}, {"key": "sml_3", "occurrence": "again"}, {"key": "sml_4", "generation": 1}):
+    for variant in ({"key": K2}, {"key": "sml_3", "occurrence": "again"}):
         assert refused(bench, bench.intend(per_task=1, **variant)).code is Code.LIMIT_REACHED
+    renewed = bench.intend("sml_4", generation=1, per_task=1)
+    assert not isinstance(t.decide(bench.task, renewed), Refusal), "only a person opens one"
     bench.do(t.Finish(bench.token), t.Replay("by alice", NOW), claim())
     assert refused(bench, bench.intend(K2, per_task=1)).code is Code.LIMIT_REACHED, "acts are counted for ever"
 

@@ -56,12 +56,19 @@ def told(decided: e.Decision | Refusal) -> Any:
     if isinstance(decided, Refusal):
         return decided
     known = decided.recorded
-    return decided.events, known and replace(retention.forgotten(known), version=0)
+    events = [replace(event, seq=0) if isinstance(event, j.Reversed) else event for event in decided.events]
+    return events, known and placeless(known)
+
+
+def placeless(x: e.Effect) -> e.Effect:
+    """An effect without what a tombstone does not keep, and without the places of rows, which a tombstone moves by one."""
+    word = x.word and replace(x.word, seq=0)
+    return replace(retention.forgotten(x), version=0, word=word)
 
 
 def kept(task: t.Task) -> t.Task:
     """A task without what a tombstone does not keep, and without the places of its rows."""
-    left = Map({key: replace(retention.forgotten(x), version=0) for key, x in task.effects.items()})
+    left = Map({key: placeless(x) for key, x in task.effects.items()})
     return replace(task, effects=left, steps=Map(), version=0)
 
 

@@ -52,6 +52,9 @@ PAUSES = ("tests/app/test_pauses.py",)
 OBSERVERS = ("tests/app/test_observers.py",)
 CHANGED = ("tests/app/test_declarations.py",)
 PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_retention.py",)
+REPLAYS = ("tests/machine/test_rules_replays.py",)
+LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
+AHEAD = ("tests/dead/test_approve_ahead.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -615,4 +618,31 @@ GUARDS = (
           "False:\n            return Unfit()", CHANGED),
     Guard("R22 only this very code is accepted", "engine/startcheck.py",
           "return last is not None and last.accepted and last.digest == own.digest", "return last is not None and last.accepted", CHANGED),
+    # --- dead letters, generations ---
+    Guard("R23 no more new keys than were forecast", "machine/effects.py", "if standing.beyond and not c.again:", "if False:", REPLAYS),
+    Guard("R23 a tenant's key counts when it is joined", "machine/tasks.py",
+          "    t = replays.came(t, c.key, c.name, c.generation)\n", "", REPLAYS),
+    Guard("R23 more than was forecast is a dead letter, whatever the code does", "engine/perform.py",
+          "if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):", "if False:", LETTERS),
+    Guard("R23 a replay of many is of what was shown", "machine/replays.py",
+          "if c.seen and (task.version != c.seen or task.delivery is not Delivery.DEAD_LETTERED):", "if False:", LETTERS),
+    Guard("R23 a batch replays a task once", "engine/dead.py",
+          "(passed if batch and batch in letter.state.batches else letters)", "letters", LETTERS),
+    Guard("R23 a step that it has not come to keeps all", "machine/replays.py",
+          "default=task.version + 1 if c.from_step else 0", "default=0", REPLAYS),
+    Guard("R23 a purge waits for what is unknown", "machine/replays.py", "    if unknown:\n", "    if False:\n", REPLAYS),
+    Guard("R9 the old key of a renewed effect is never sent again", "machine/effects.py", "if generations.gone(effect):", "if False:",
+          RENEWED),
+    Guard("R9 what happened has no new generation", "machine/generations.py", "if effect.confirmed or effect.told is not None:",
+          "if False:", RENEWED),
+    Guard("R9 what is unknown has no new generation", "machine/generations.py", "if effect.state is EffectState.AMBIGUOUS:",
+          "if False:", RENEWED),
+    Guard("R9 another generation is no other act", "machine/effects.py", "if effect is not None or c.generation:",
+          "if effect is not None:", RENEWED),
+    Guard("R21 ahead: in other words it does not count", "machine/foreseen.py", " if one.digest == c.digest\n    )", "\n    )", AHEAD),
+    Guard("R21 ahead: one person is not two", "machine/foreseen.py",
+          "if any(same_person(one.by, c.by) and one.digest == c.digest for one in standing(given, c.at)):", "if False:", AHEAD),
+    Guard("R21 ahead: as many as are wanted", "machine/effects.py", "if len(given) < held.approvers:", "if not given:", AHEAD),
+    Guard("R21 ahead: what came meanwhile is approved in its own words only", "machine/foreseen.py",
+          "if c.digest != effect.digest:", "if False:", AHEAD),
 )  # fmt: skip

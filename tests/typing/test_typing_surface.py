@@ -170,7 +170,8 @@ def attributes(cls: type) -> set[str]:
 def test_the_names_of_the_package_are_the_pinned_ones_and_the_views() -> None:
     hidden = {"EffectDecorator", "TaskDecorator"}  # for checkers only
     wanted = (set(CLASSES) | {n for n in FUNCTIONS if "." not in n} | {"Verdict"}) - hidden - NOT_YET
-    views = {"Delivery", "EffectState", "EffectView", "Event", "Execution", "TaskView"}
+    views = {"DeadLetters", "Delivery", "EffectState", "EffectView", "Event", "Execution", "Forecast", "Handled", "Planned",
+             "TaskView"}  # fmt: skip
     assert set(semel.__all__) == wanted | views
     assert all(hasattr(semel, name) for name in semel.__all__)
 
@@ -276,6 +277,11 @@ class Called:
             "Review.resume": lambda: app.review.resume(by="me", everything=True),
             "Review.paused": app.review.paused,
             "Review.prune": lambda: app.review.prune(older_than=timedelta(days=1), export="x", by="me"),
+            "Review.renew": lambda: app.review.renew("k", by="me", reason="open again"),
+            "Review.forecast": lambda: app.review.forecast("t"),
+            "Review.replay_many": lambda: app.review.replay_many(semel.DeadLetters(), by="me"),
+            "Review.purge": lambda: app.review.purge("t", by="me", reason="old"),
+            "Review.purge_many": lambda: app.review.purge_many(semel.DeadLetters(), by="me", reason="old"),
         }
 
 

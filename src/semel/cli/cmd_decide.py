@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, correction, cost, decide, identity, output, reach, restore
+from semel.cli import approvals, correction, decide, output, reach, restore
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
 from semel.cli.options import (
     AppOpt,
@@ -201,45 +201,6 @@ def cancel(
             f"{data['kind']} {data['key']} ({found.id}) will be cancelled, by {name}: it starts nothing more, and ends when "
             f"what is under way or unknown is settled."
         )
-
-
-@cli.command(rich_help_panel=DECIDE)
-def replay(
-    task: TaskArg,
-    by: ByOpt = None,
-    from_step: Annotated[
-        str,
-        typer.Option(
-            "--from-step", metavar="STEP", help="Forget recorded steps from this one on; default: all.", show_default=False
-        ),
-    ] = "",
-    reason: ReasonOpt = "",
-    anew: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--identity", metavar="NAME=VALUE", help="A bound name's new value, on your word; repeatable.", show_default=False
-        ),
-    ] = None,
-    store: StoreOpt = reach.DEFAULT_STORE,
-    tenant: TenantOpt = "default",
-    as_json: JsonOpt = False,
-) -> None:
-    """Run an ended task again: same task, same keys.
-
-    Effects on record are returned, never repeated.
-    """
-    name, as_whom = decide.who(by), identity.from_options(anew or ())
-    with opened(store, tenant) as app:
-        desk = app.runtime.desk
-        found = reach.find(desk.store, task, tenant, among=("task",))
-        app.review.replay(found.id, by=name, from_step=from_step, reason=reason, identity=as_whom, tenant=found.tenant)
-        data = decide.decided_data(desk, found)
-        workers, afresh = bool(desk.store.sessions()), cost.afresh(desk, found.tenant, found.id)
-    if as_json:
-        output.emit(data)
-    else:
-        hint = afresh + ("" if workers else " No worker is running now: semel worker MODULE:app")
-        output.say(f"{data['kind']} {data['key']} ({found.id}) is {data['delivery']} again, by {name}.{hint}")
 
 
 @cli.command("restore", rich_help_panel=DECIDE)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from semel.cli import approvals, output, reach, show, stats, verify, why
+from semel.cli import dead as letters
 from semel.cli.base import FOUND_WRONG, LOOK, cli, opened
 from semel.cli.options import (
     AllOpt,
@@ -87,11 +88,13 @@ def unknown(
     """
     with opened(store, tenant, all_tenants) as app:
         desk = app.runtime.desk
-        found = show.unknowns(desk, None if all_tenants else tenant, limit)
+        whose = None if all_tenants else tenant
+        found, count = show.unknowns(desk, whose, limit), len(desk.store.unknown(whose, limit=show.COUNTED))
         if as_json:
-            output.emit({"unknown": [show.unknown_data(desk, one) for one in found]})
+            data = [show.unknown_data(desk, one) for one in found]
+            output.emit({"unknown": data, "count": count, "oldest_ms": data[0]["age_ms"] if data else 0})
         else:
-            show.unknown(desk, found, all_tenants)
+            show.unknown(desk, found, count, all_tenants)
 
 
 @cli.command(rich_help_panel=LOOK)
@@ -104,11 +107,11 @@ def dead(
 ) -> None:
     """Dead letters: why they were given up, and what their effects did."""
     with opened(store, tenant, all_tenants) as app:
-        found = show.dead_letters(app, None if all_tenants else tenant, limit)
+        found = letters.letters(app, None if all_tenants else tenant, limit)
         if as_json:
-            output.emit({"dead": [show.dead_data(one) for one in found]})
+            output.emit({"dead": [letters.letter_data(one) for one in found]})
         else:
-            show.dead(app.runtime.desk, found, all_tenants)
+            letters.listed(app.runtime.desk, found, all_tenants)
 
 
 @cli.command("approvals", rich_help_panel=LOOK)

@@ -1,14 +1,12 @@
-"""`semel tasks`, `show`, `unknown` and `dead`: what is on record, for people and for programs."""
+"""`semel tasks`, `show` and `unknown`: what is on record, for people and for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rich.text import Text
 
-from semel.app import App
 from semel.cli import cost, identity, why
 from semel.cli import output as out
 from semel.cli.needs import Need, ladder, need_of
@@ -16,7 +14,6 @@ from semel.cli.reach import Found, reading
 from semel.cli.tell import Line, Past
 from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
-from semel.engine.pages import every_task
 from semel.engine.session import read_effect
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -27,6 +24,7 @@ from semel.machine.projection import TaskRow, UnknownRow
 from semel.model import Delivery, EffectState, Execution, Json, TaskView
 
 INDENT = 12
+COUNTED = 10_000  # more are not counted
 _ENDS = {"finished", "failed", "parked", "blocked", "lease_lost", "cancelled", "dead_lettered"}
 
 
@@ -151,6 +149,7 @@ def show_data(shown: Shown) -> dict[str, Json]:
                       "attempts": [{"attempt": t.number, "token": str(t.token), "session": t.session, "began": t.began,
                                     "ended": t.over or None, "end": t.end, "text": t.text} for t in shown.attempts]},
         "identity": identity.data(s),
+        "ahead": [{"name": x.name, "args": x.args, "by": x.by, "expires": x.expires or None} for x in ahead(s)],
         "effects": [why.effect_data(x, past, shown.tenant, need) for x, past, need in shown.effects],
     }  # fmt: skip
 
@@ -181,6 +180,10 @@ def show(desk: Desk, shown: Shown) -> None:
     out.heading("EFFECTS: what can we prove about the world?")
     if not shown.effects:
         out.say("  none")
+    for given in ahead(s):
+        until = f", until {out.moment(given.expires, now)}" if given.expires else ""
+        call = f"{given.name} {out.one_line(given.args, 50)}"
+        out.indented(f"{call} is approved by {given.by}{until}, if it is called so", INDENT, first="  ahead")
     for x, past, need in shown.effects:
         effect(x, past, need, now, s.id)
     out.say()
@@ -188,6 +191,11 @@ def show(desk: Desk, shown: Shown) -> None:
         for line in identity.advice(s).splitlines():
             out.say(line)
     out.say(f"The whole story: semel why {out.short(s.id)}")
+
+
+def ahead(s: machine.Task) -> list[j.Approved]:
+    """What people have approved of it that it has not asked for yet; of the tenant's keys, their own streams tell."""
+    return [given for key in sorted(s.ahead) for given in s.ahead[key]]
 
 
 def _facts(shown: Shown, now: int) -> Iterator[tuple[str, str]]:
@@ -293,16 +301,18 @@ def unknown_data(desk: Desk, found: Unknown) -> dict[str, Json]:
     }  # fmt: skip
 
 
-def unknown(desk: Desk, found: Sequence[Unknown], tenants: bool) -> None:
+def unknown(desk: Desk, found: Sequence[Unknown], count: int, tenants: bool) -> None:
     """The unknown-work queue for people: a block for each, with the line to type."""
     if not found:
         out.verdict("NOTHING UNKNOWN  Every effect that was submitted is settled, or in flight.", "good")
         return
     people = sum(1 for u in found if u.need is not None and u.need.who == "person")
-    are = "is" if len(found) == 1 else "are"
-    what = f"{out.count(len(found), 'effect')} {are} unknown, {people or 'none'} for a person to settle."
-    out.verdict(f"UNKNOWN  {what} Until then their tasks start no other effect.", "bad" if people else "wait")
+    are, more = "is" if count == 1 else "are", f" of the {len(found)} shown" if count > len(found) else ""
+    many = f"{COUNTED} or more effects" if count >= COUNTED else out.count(max(count, len(found)), "effect")
+    what = f"{many} {are} unknown, {people or 'none'}{more} for a person to settle."
     now = desk.clock.raw_ms()
+    oldest = f"The oldest for {out.duration(now - found[0].row.since)}."
+    out.verdict(f"UNKNOWN  {what} {oldest} Until then their tasks start no other effect.", "bad" if people else "wait")
     for u in found:
         out.say()
         task = f"{u.task.kind} {u.task.key}" if u.task is not None else "?"
@@ -319,55 +329,5 @@ def unknown(desk: Desk, found: Sequence[Unknown], tenants: bool) -> None:
             stopped = " --process-stopped" if u.need.stopped else ""
             rows.append(("", f"semel resolve {out.short(u.row.key)} --by YOU --confirmed JSON"))
             rows.append(("", f"semel resolve {out.short(u.row.key)} --by YOU --not-found{stopped}"))
-        for name, value in rows:
-            out.indented(value, INDENT, first=f"  {name}")
-
-
-# --- semel dead -----------------------------------------------------------------------------------------------------
-
-
-def dead_letters(app: App, tenant: str | None, limit: int) -> list[Shown]:
-    """Dead letters, newest first, with what their effects came to."""
-    desk = app.runtime.desk
-    found: list[Shown] = []
-    for row in every_task(desk.store, tenant, delivery=Delivery.DEAD_LETTERED):
-        if len(found) == limit:
-            break
-        found.append(read(desk, Found("task", row.task, row.tenant, row)))
-    return found
-
-
-def dead_data(shown: Shown) -> dict[str, Json]:
-    """For programs."""
-    s = shown.state
-    last = max((t.over for t in shown.attempts), default=shown.enqueued)
-    return {
-        "id": s.id, "tenant": shown.tenant, "kind": s.kind, "key": s.key, "why": s.why, "failures": s.failures,
-        "crashes": s.crashes, "attempts": s.attempt, "enqueued": shown.enqueued, "ended": last, "used": cost.cost_data(s),
-        "effects": [{"key": x.key, "name": x.name, "state": str(x.state)} for x, _, _ in shown.effects],
-    }  # fmt: skip
-
-
-def dead(desk: Desk, found: Sequence[Shown], tenants: bool) -> None:
-    """For people."""
-    if not found:
-        out.verdict("NONE  There is no dead letter.", "good")
-        return
-    what = "letter is" if len(found) == 1 else "letters are"
-    out.verdict(f"DEAD LETTERS  {len(found)} {what} here. They run again only if somebody replays them.", "bad")
-    now = desk.clock.raw_ms()
-    for shown in found:
-        s, data = shown.state, dead_data(shown)
-        out.say()
-        ago = out.duration(now - data["ended"])
-        out.console().print(Text.assemble((out.clean(f"{s.kind} {s.key}"), "bold red"), f"  {ago} ago"), soft_wrap=True)
-        rows: list[tuple[str, Any]] = [("task", s.id)]
-        rows += [("tenant", shown.tenant)] if tenants else []
-        rows += [("why", s.why)]
-        rows += [("counts", f"{out.count(s.failures, 'failure')}, {out.count(s.crashes, 'crash', 'crashes')}")]
-        rows += [("cost", cost.cost_words(s))]
-        done = [f"{x.name} [{out.short(x.key)}] {x.state}" for x, _, _ in shown.effects]
-        rows += [("effects", ", ".join(done) if done else "none")]
-        rows += [("type", f"semel why {out.short(s.id)}"), ("", f"semel replay {out.short(s.id)} --by YOU")]
         for name, value in rows:
             out.indented(value, INDENT, first=f"  {name}")

@@ -120,7 +120,7 @@ class Teller:
         past = self.past.setdefault(event.key, Past())
         before = past.now
         past.now = e.apply(before, event, row.seq, row.at)
-        if isinstance(event, j.Intended | j.Assumed | j.Asked):
+        if isinstance(event, j.Intended | j.Assumed | j.Asked) or (isinstance(event, j.Approved) and event.name):
             self._names[event.key] = event.name
         if isinstance(event, j.Answered):
             past.answered = (row.actor, event.reason)
@@ -237,9 +237,17 @@ def _dead(t: Teller, row: Row, x: j.DeadLettered) -> tuple[str, tuple[Detail, ..
 
 def _replayed(t: Teller, row: Row, x: j.Replayed) -> tuple[str, tuple[Detail, ...]]:
     steps = f"its steps from {x.from_step} on are" if x.from_step else "its steps are"
-    return _ended(
-        f"{t.work(row.stream)} is replayed {x.why}"
-    ) + f" Its keys stay, so no effect is repeated; {steps} run again.", ()
+    text = _ended(f"{t.work(row.stream)} is replayed {x.why}")
+    if x.at_most is not None:
+        most = ", ".join(f"{n} of {name}" for name, n in sorted(x.at_most.items()) if n) or "none"
+        steps += f" run again. It may send, of effects that are not on record yet: {most}"
+    else:
+        steps += " run again"
+    return f"{text} Its keys stay, so no effect is repeated; {steps}.", ()
+
+
+def _purged(t: Teller, row: Row, x: j.Purged) -> tuple[str, tuple[Detail, ...]]:
+    return _ended(f"{t.work(row.stream)} is given up for good {x.why}") + " Its record and its keys stay.", ()
 
 
 def _void(t: Teller, row: Row, x: j.Void) -> tuple[str, tuple[Detail, ...]]:
@@ -329,7 +337,8 @@ _TASK: dict[type, Callable[[Teller, Row, Any], tuple[str, tuple[Detail, ...]]]] 
     j.Enqueued: _enqueued, j.Claimed: _claimed, j.Stepped: _stepped, j.Joined: _joined, j.Suspended: _suspended,
     j.Parked: _parked, j.Finished: _finished, j.Failed: _failed, j.LeaseLost: _lease_lost, j.Blocked: _blocked,
     j.Unblocked: _unblocked, j.Ending: _ending, j.Cancelled: _cancelled, j.DeadLettered: _dead, j.Replayed: _replayed,
-    j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent, j.Bound: _bound, j.Mismatched: _mismatched,
+    j.Purged: _purged, j.Waits: _waits, j.GaveUp: _gave_up, j.Signalled: _signalled, j.Spent: _spent, j.Bound: _bound,
+    j.Mismatched: _mismatched,
     j.EpochBegan: _epoch_began, j.EpochWatched: _epoch_watched, j.WindowClosed: _window_closed, j.DoubtLifted: _doubt_lifted,
     j.Paused: _paused, j.Resumed: _resumed, j.Void: _void, j.Pruned: _pruned, j.Declared: _declared,
 }  # fmt: skip
@@ -443,13 +452,26 @@ def _asked(t: Teller, row: Row, x: j.Asked, name: str, past: Past) -> tuple[str,
 
 def _approved(t: Teller, row: Row, x: j.Approved, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
     until = f", until {moment(x.expires, row.at)}" if x.expires else ""
+    if x.name:
+        said = _ended(f"{x.by} approves a call of {x.name} before it is asked for{until}" + (f": {x.reason}" if x.reason else ""))
+        return f"{said} It counts if the call comes in exactly these words.", (("would send", x.args),)
+    if x.early:
+        return f"{x.by} had approved exactly this call of {name} before it came.", ()
     edited = ", edited," if x.args is not None else ""
     said = _ended(f"{x.by} approves {name}{edited} as it is on record{until}" + (f": {x.reason}" if x.reason else ""))
     return said, (("will send", past.now.args if past.now else None),)
 
 
 def _denied(t: Teller, row: Row, x: j.Denied, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
-    return _ended(f"{x.by} denies {name}: it is not sent" + (f": {x.reason}" if x.reason else "")), ()
+    why = f": {x.reason}" if x.reason else ""
+    if past.now is None:
+        return _ended(f"What was approved of {name} before it was asked for is taken back by {x.by}{why}"), ()
+    return _ended(f"{x.by} denies {name}: it is not sent{why}"), ()
+
+
+def _renewed(t: Teller, row: Row, x: j.Renewed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    said = _ended(f"{x.by} opens generation {x.generation} of {name}" + (f": {x.reason}" if x.reason else ""))
+    return f"{said} Its next call has a key of its own, and this key is never sent again.", ()
 
 
 def _reversed(t: Teller, row: Row, x: j.Reversed, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
@@ -485,6 +507,5 @@ def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
 _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
     j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
     j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
-    j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied,
-    j.Reversed: _reversed,
+    j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied, j.Reversed: _reversed, j.Renewed: _renewed,
 }  # fmt: skip

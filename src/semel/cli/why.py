@@ -20,7 +20,7 @@ from semel.machine.projection import TaskRow
 from semel.model import Delivery, EffectState, Execution, Json
 
 COLUMN = 23  # where sentences begin: after the time of day and what has elapsed
-ALWAYS = {"enqueued", "unblocked", "replayed", "ending", "cancelled", "dead_lettered"}
+ALWAYS = {"enqueued", "unblocked", "replayed", "ending", "cancelled", "dead_lettered", "purged"}
 OF_ATTEMPT = {"claimed", "finished", "failed", "parked", "blocked", "lease_lost"}
 NOTES = {"stepped", "spent"}
 IDLE = {"claimed", "suspended", "parked", "found"}
@@ -264,6 +264,8 @@ def task_verdict(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> tup
         return "DEAD-LETTERED", "bad", f"{name}: {_stop(why)} {after[:1].upper()}{after[1:]}."
     if state.execution is Execution.CANCELLED:
         return "CANCELLED", "wait", f"{name}: {_stop(why)} {after[:1].upper()}{after[1:]}."
+    if state.delivery is Delivery.ACKNOWLEDGED and state.execution is Execution.FAILED:
+        return "PURGED", "wait", f"{name}: {_stop(why)} {after[:1].upper()}{after[1:]}."
     if state.delivery is Delivery.ACKNOWLEDGED:
         return "DONE", "good", f"{name} succeeded on attempt {state.attempt}: {after}."
     if state.delivery is Delivery.BLOCKED:

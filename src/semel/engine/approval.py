@@ -67,6 +67,8 @@ def wait(attempt: Attempt, call: Called, decided: e.Decision | Refusal) -> Gener
             return
     elif not any(isinstance(event, j.Asked) for event in decided.events):
         return
+    elif any(isinstance(event, j.Intended | j.Assumed) for event in decided.events):
+        return  # people had approved it before it came
     yield from attempt.wait_for_approval(f"{call.effect.name} {WAITS}", call.key)
 
 

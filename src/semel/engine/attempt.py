@@ -34,7 +34,7 @@ RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, limit, fail, gone.
+    """How the attempt must end, decided while its code still runs. how: park, block, approval, wait, limit, fail, dead, gone.
 
     wait_ms: of a park. event, until: of a wait.
     """
@@ -195,7 +195,9 @@ class Attempt:
         if refusal.code in (Code.STALE_TOKEN, Code.FENCED):
             raise self._left(Exit("gone", refusal.message))
         if effect is not None and effect.scope == "tenant" and refusal.code in (Code.IN_FLIGHT, Code.UNKNOWN_OUTSTANDING):
-            yield from self.ledger.commit(tasks.Join(self.token, key, effect.first_name))
+            known = self.ledger.effect(key)
+            generation = known.generation if known is not None else 0
+            yield from self.ledger.commit(tasks.Join(self.token, key, effect.first_name, generation))
         cancelled = refusal.code is Code.CANCELLED
         raise (yield from self._suspended(Exit("park", refusal.message, key, 0 if cancelled else RETRY_MS)))
 
@@ -214,6 +216,10 @@ class Attempt:
     def wait_for_approval(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
         """People decide whether `key` is sent (R21)."""
         raise (yield from self._suspended(Exit("approval", why, key)))
+
+    def give_up(self, why: str, key: str) -> Generator[Request, Any, NoReturn]:
+        """It would do more than a person has let it do: a dead letter, whatever its code does with the exception."""
+        raise (yield from self._suspended(Exit("dead", why, key)))
 
     def suspend_fenced(self) -> Generator[Request, Any, Suspended]:
         """This process may start nothing more."""
@@ -353,8 +359,9 @@ class Attempt:
         elif exit.how == "approval":  # the machine does not block what was decided while the handler still ran
             yield from self.look_again()
             yield from self.ledger.commit(tasks.Block(self.token, exit.why, exit.key, approval=True, ran=ran))
-        elif exit.how == "fail":
-            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random(), ran=ran))
+        elif exit.how in ("fail", "dead"):
+            fatal = exit.how == "dead"
+            yield from self.ledger.commit(tasks.Fail(self.token, exit.why, now, random.random(), fatal, ran))
 
 
 def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:

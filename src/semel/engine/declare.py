@@ -10,9 +10,10 @@ from typing import Any, Generic, Literal, TypeVar, get_origin
 
 from semel.engine.data import Parameters, Result, hints_of
 from semel.errors import Misuse
+from semel.machine import keys
 from semel.machine.effects import ATOMIC
 from semel.machine.recovery import Rung
-from semel.model import Ask, Atomic, Limits, Lookup, Recovery, Repeat, Resend, Retry, Submission
+from semel.model import Ask, Atomic, Json, Limits, Lookup, Recovery, Repeat, Resend, Retry, Submission
 
 D = TypeVar("D", "Effect", "Step", "Work")
 
@@ -119,6 +120,16 @@ class Work:
     def first_name(self) -> str:
         """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
         return self.formerly[0] if self.formerly else self.name
+
+
+def key_of(
+    application: str, tenant: str, task: tuple[str, str], effect: Effect, data: Mapping[str, Json], occurrence: str,
+    generation: int,
+) -> str:  # fmt: skip
+    """The key of a call of an effect by a task (its kind and key)."""
+    scope = ("task", *task) if effect.scope == "task" else ("tenant",)
+    intent = {name: data[name] for name in effect.intent}
+    return keys.effect_key(application, tenant, scope, effect.first_name, intent, occurrence, generation)
 
 
 def names_of(value: object, field: str, what: str, known: Parameters) -> tuple[str, ...]:

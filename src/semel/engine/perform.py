@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from semel.engine import approval, atomic, identity, recover, redaction
+from semel.engine import approval, atomic, declare, identity, recover, redaction
 from semel.engine.acting import Acting
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect
@@ -19,8 +19,8 @@ from semel.engine.requests import Await, Call, Raised, Request, Returned, TimedO
 from semel.engine.veil import Veil
 from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
+from semel.machine import generations, keys, replays, tasks
 from semel.machine import journal as j
-from semel.machine import keys, tasks
 from semel.model import READABLE, Code, Json, Refusal, Submission
 from semel.store.writer import Signal
 
@@ -80,20 +80,23 @@ def _called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dic
     data = effect.parameters.encode(values)
     for name in effect.intent:
         keys.check_intent(data[name], f"{effect.name}: intent {name}")
-    state = attempt.ledger.state
-    scope = ("task", state.kind, state.key) if effect.scope == "task" else ("tenant",)
-    key = keys.effect_key(
-        attempt.desk.store.info.application,
-        attempt.ledger.tenant,
-        scope,
-        effect.first_name,
-        {name: data[name] for name in effect.intent},
-        occurrence,
-        0,
-    )
+    key = key_of(attempt, effect, data, occurrence, 0)
     data = redaction.recorded(attempt, effect, key, values, data, occurrence)
     material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
     return Called(effect, values, data, key, keys.digest(data), material, occurrence)
+
+
+def key_of(attempt: Attempt, effect: Effect, data: dict[str, Json], occurrence: str, generation: int) -> str:
+    """The key of a call."""
+    state, application = attempt.ledger.state, attempt.desk.store.info.application
+    return declare.key_of(application, attempt.ledger.tenant, (state.kind, state.key), effect, data, occurrence, generation)
+
+
+def next_generation(attempt: Attempt, call: Called, known: e.Effect) -> Called:
+    """The same call under the key that a person has opened. The record says which it is, so every attempt finds the same."""
+    generation = known.generation + 1
+    key = key_of(attempt, call.effect, call.args, call.occurrence, generation)
+    return replace(call, key=key, generation=generation)
 
 
 def perform(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
@@ -115,6 +118,10 @@ def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
     while True:
         attempt.look_at_time()
         decided = yield from _intend(attempt, call, approvers)
+        if decided.recorded is not None and generations.gone(decided.recorded):
+            call = next_generation(attempt, call, decided.recorded)
+            approvers = yield from approval.wanted(attempt, call)
+            continue
         if decided.recorded is not None:
             return recorded(attempt, call.effect, decided.recorded)
         doing = attempt.doing[call.key]
@@ -160,6 +167,8 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             raise attempt.exceeded(decided.message)
         if decided.code in READABLE:
             attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
+            if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
+                yield from attempt.give_up(decided.message, call.key)
             result = decided.result
             if result is not None:
                 result = effect.result.decode(result)

@@ -170,6 +170,15 @@ def correct(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | Non
     unwrap((yield from ledger.commit(command, scope=scope_of(row))))
 
 
+def renew(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
+    """A person lets a provably clean effect be tried under a new key."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise Misuse("a new generation needs a reason; write reason='the account is open again'")
+    ledger = open_ledger(desk, row.tenant, row.task, person(by))
+    command = e.Renew(row.key, by.strip(), row.version if seen is None else seen, reason.strip())
+    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+
+
 def scope_of(row: EffectRow) -> str:
     """Whether an effect is one task's, or the tenant's."""
     return "task" if row.stream == row.task else "tenant"
@@ -197,10 +206,21 @@ def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Gener
 
 
 def replay(
-    desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str, identity: Mapping[str, str] | None = None
-) -> Generator[Request, Any, None]:
-    """The same task, the same keys: what is on record is returned, not repeated. identity: bound names, and their new values."""
+    desk: Desk, tenant: str, task: str, *, by: str, reason: str, from_step: str, known: bool = False,
+    at_most: dict[str, int] | None = None, seen: int = 0, identity: Mapping[str, str] | None = None,
+) -> Generator[Request, Any, None]:  # fmt: skip
+    """The same task, the same keys: what is on record is returned, not repeated. known: others of its kind have that step.
+
+    identity: bound names, and their new values.
+    """
     anew = checked(identity, "identity=") if identity is not None else ()
     ledger = open_ledger(desk, tenant, task, person(by))
     why = f"by {by.strip()}" + (f": {reason}" if reason else "")
-    unwrap((yield from ledger.commit(tasks.Replay(why, desk.clock.wall_ms(), from_step, anew, by.strip()))))
+    command = tasks.Replay(why, desk.clock.wall_ms(), from_step, at_most, seen, known, identity=anew, by=by.strip())
+    unwrap((yield from ledger.commit(command)))
+
+
+def purge(desk: Desk, tenant: str, task: str, *, by: str, why: str) -> Generator[Request, Any, None]:
+    """A dead letter that nobody will look after any more: its record and its keys stay."""
+    ledger = open_ledger(desk, tenant, task, person(by))
+    unwrap((yield from ledger.commit(tasks.Purge(why))))

@@ -12,6 +12,7 @@ from typing import Any
 
 import uuid_utils
 
+from semel.engine.alarm import Alarm
 from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger, Proposal
 from semel.errors import StoreUnavailable
@@ -97,6 +98,7 @@ class Session:
         self._thread: threading.Thread | None = None
         self._overdue: Callable[[], float] = lambda: 0.0
         self.strange: set[tuple[str, str]] = set()
+        self.alarm: Alarm | None = None  # a worker's: others are no place where anybody would read it
 
     # --- life ---
 
@@ -272,6 +274,8 @@ class Session:
     def learn(self) -> None:
         """Look at every unknown effect that has changed, so that settle is being watched here too."""
         rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
+        if self.alarm is not None:
+            self.alarm.hear(rows, PAGE * 10)
         keys = {(row.tenant, row.key) for row in rows}
         self.learnt.forget(keys)
         self._known_unknown = {key: v for key, v in self._known_unknown.items() if key in keys}

@@ -75,6 +75,8 @@ def why_of(x: e.Effect) -> str:
         return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
     if x.unrecorded:
         return f"confirmed; its result was not recorded: {x.unrecorded}"
+    if x.renewed is not None and x.state is EffectState.NOT_ATTEMPTED:
+        return f"{x.renewed.by} has opened generation {x.renewed.generation} of it"
     if x.waiting and x.asked is not None:
         return f"{WAITS} ({len(x.approvals)} of {x.asked.approvers} given)"
     if x.denied is not None:

@@ -79,6 +79,8 @@ def _undecidable(effect: Effect, c: Approve | Deny) -> Refusal | None:
         return Refusal(Code.IN_FLIGHT, f"{effect.name} is in flight: look again when it has settled or is unknown")
     if effect.asked is None:
         return Refusal(Code.STALE_VIEW, f"{effect.name} waits for no approval")
+    if effect.renewed is not None:
+        return Refusal(Code.STALE_VIEW, f"{effect.name} is not to be approved any more (it has a new generation)")
     if effect.state is not EffectState.NOT_ATTEMPTED or effect.declined is not None or effect.told is not None:
         what = "the provider refused it for good" if effect.declined is not None else f"it is {effect.state}"
         return Refusal(Code.STALE_VIEW, f"{effect.name} is not to be approved any more ({what})")

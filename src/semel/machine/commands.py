@@ -154,6 +154,7 @@ class Approve:
     """A person lets the recorded call be sent (R21). seen: the version that they looked at. at: now, in milliseconds.
 
     args, digest: what is to be sent instead, if they edited it. expires: when the approval is void, in ms; 0: never.
+    ahead: the effect's name, of a call that may not be on record yet; args and digest are the call, and `seen` is not looked at.
     """
 
     key: str
@@ -164,11 +165,23 @@ class Approve:
     args: Json = None
     digest: str = ""
     expires: int = 0
+    ahead: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """A person says that the call is not to be sent, or takes back an approval that was not used."""
+    """A person says that the call is not to be sent, or takes back an approval that was not used. ahead: as in `Approve`."""
+
+    key: str
+    by: str
+    seen: int
+    reason: str = ""
+    ahead: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """A person opens the next generation of an effect that is provably clean (R9). seen: the version that they looked at."""
 
     key: str
     by: str
@@ -211,5 +224,5 @@ class Void:
 
 EffectCommand = (
     Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Reverse
-    | Void
+    | Renew | Void
 )  # fmt: skip

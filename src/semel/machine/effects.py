@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from semel.machine import approvals, identity, reversal
+from semel.machine import approvals, foreseen, generations, identity, reversal
 from semel.machine import journal as j
 from semel.machine.commands import (
     RETURNED,
@@ -41,6 +41,7 @@ from semel.machine.commands import (
     MarkUnfenced,
     Names,
     NoteSenderGone,
+    Renew,
     Reverse,
     Settle,
     Void,
@@ -61,6 +62,7 @@ __all__ = [
     "Approve",
     "Deny",
     "Reverse",
+    "Renew",
     "Credit",
     "Void",
     "EffectCommand",
@@ -124,7 +126,8 @@ class Effect:
     """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
 
     asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
-    wait for it; args, digest: what is sent, which they may have edited (R21); word: the verdict that a person may take back.
+    wait for it; args, digest: what is sent, which they may have edited (R21); word: the verdict that a person may take back;
+    renewed: what opened its next generation.
     """
 
     key: str
@@ -154,6 +157,7 @@ class Effect:
     approvals: tuple[j.Approved, ...] = ()
     denied: j.Denied | None = None
     word: reversal.Word | None = None
+    renewed: j.Renewed | None = None
     version: int = 0
 
     @property
@@ -164,7 +168,7 @@ class Effect:
     @property
     def waiting(self) -> bool:
         """Whether it waits for people to approve or deny it (R21)."""
-        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None:
+        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None or self.renewed:
             return False
         return self.state is EffectState.NOT_ATTEMPTED and len(self.approvals) < self.asked.approvers
 
@@ -220,7 +224,8 @@ class Standing:
     unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
     of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task. over: which
     limit of the task is exceeded. new: the key is not one of the task's yet, though other tasks may have it (R8). bound: the
-    task's identity.
+    task's identity. beyond: why the key may not be sent after the replay that the task is in (R23). ahead: approvals that
+    came before the call.
     """
 
     current: bool = True
@@ -233,6 +238,8 @@ class Standing:
     over: str = ""
     new: bool = False
     bound: Names = ()
+    beyond: str = ""
+    ahead: tuple[j.Approved, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,6 +261,11 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
     """What `command` does to `effect`: events to append, or a named no. Pure."""
     if isinstance(command, Intend):
         return _intend(effect, command, standing)
+    if isinstance(command, Approve | Deny) and command.ahead:
+        ahead = foreseen.decided(effect, command, standing.ahead)
+        if not isinstance(ahead, Approve | Deny):
+            return ahead if isinstance(ahead, Refusal) else Decision((ahead,))
+        command = ahead
     if effect is None:
         return _no(Code.STALE_VIEW, f"no effect {command.key} is on record")
     if isinstance(command, Confirm | Disprove | Lose):
@@ -278,13 +290,21 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         return _credit(effect, command, standing)
     if isinstance(command, Void):
         return _void(effect, command, standing)
-    if isinstance(command, Approve | Deny):
+    return _person(effect, command)
+
+
+def _person(effect: Effect, command: Approve | Deny | Renew | Reverse | Answer) -> Decision | Refusal:
+    """What a person decides."""
+    if isinstance(command, Answer):
+        return _answer(effect, command)
+    said: j.Happened | Refusal
+    if isinstance(command, Renew):
+        said = generations.renewed(effect, command)
+    elif isinstance(command, Reverse):
+        said = reversal.decided(effect, command)
+    else:
         said = approvals.decided(effect, command)
-        return said if isinstance(said, Refusal) else Decision((said,))
-    if isinstance(command, Reverse):
-        back = reversal.decided(effect, command)
-        return back if isinstance(back, Refusal) else Decision((back,))
-    return _answer(effect, command)
+    return said if isinstance(said, Refusal) else Decision((said,))
 
 
 def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | Refusal:
@@ -301,8 +321,10 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
     if effect is None and c.again:
         return _no(Code.STALE_VIEW, f"no effect {c.key} is on record")
     held = approvals.held(effect, c, standing.cancelled)  # before any doubt: what is assumed may be sent again
+    if isinstance(held, Refusal):
+        return held
     if held is not None:
-        return held if isinstance(held, Refusal) else Decision((*_drift(effect, c), held))
+        return _asked(effect, c, standing, held)
     if standing.cancelled and not c.again:
         return _no(Code.CANCELLED, "the task was cancelled: it starts nothing more")
     if c.doubt is not None and _doubtful(effect, c, c.doubt):
@@ -320,6 +342,19 @@ def _intend(effect: Effect | None, c: Intend, standing: Standing) -> Decision | 
             observed=dict(c.observed.identity or ()) if c.observed else None,
         ),
     ))  # fmt: skip
+
+
+def _asked(effect: Effect | None, c: Intend, standing: Standing, held: j.Asked) -> Decision | Refusal:
+    """It is asked for; and if enough people have approved exactly this before it came, it goes on at once."""
+    given = foreseen.counting(standing.ahead, c) if effect is None else ()
+    before = (*_drift(effect, c), held, *given)
+    if len(given) < held.approvers:
+        return Decision(before)
+    asked: Effect | None = None
+    for event in (held, *given):
+        asked = apply(asked, event, 0, c.at)
+    more = _intend(asked, c, replace(standing, ahead=()))
+    return more if isinstance(more, Refusal) else replace(more, events=(*before, *more.events))
 
 
 def _drift(effect: Effect | None, c: Intend) -> tuple[j.Happened, ...]:
@@ -367,6 +402,8 @@ def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal 
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
     if c.again:
         return _not_again(effect)
+    if generations.gone(effect):
+        return Decision(recorded=effect)
     if c.material != effect.material:
         return _no(Code.INTENT_CHANGED, f"a material argument of {effect.name} differs from the one on record")
     if state is EffectState.CONFIRMED:
@@ -405,9 +442,9 @@ def _recall(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal
 
 
 def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | None:
-    if standing.over and not c.again:
-        return _no(Code.LIMIT_REACHED, standing.over)
-    if effect is not None and not standing.new:
+    if (standing.over or standing.beyond) and not c.again:
+        return _no(Code.LIMIT_REACHED, standing.over or standing.beyond)
+    if (effect is not None and not standing.new) or c.generation:  # a further one is the same act, tried again by permission
         return None
     if c.limit is not None and standing.used >= c.limit:
         return _no(Code.LIMIT_REACHED, f"the task may have {c.limit} different effects, and has had them")
@@ -569,6 +606,8 @@ def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
     if isinstance(event, j.Reversed):
         return reversal.taken_back(effect, event)
+    if isinstance(event, j.Renewed):
+        return replace(effect, renewed=event)
     return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
 
 

@@ -46,6 +46,8 @@ __all__ = [
     "Parked",
     "Paused",
     "Pruned",
+    "Purged",
+    "Renewed",
     "Replayed",
     "Resumed",
     "Reversed",
@@ -126,6 +128,7 @@ class Joined(Happened):
     kind: ClassVar[str] = "joined"
     key: str
     name: str = ""
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +214,25 @@ class DeadLettered(Happened):
 
 @dataclass(frozen=True, slots=True)
 class Replayed(Happened):
+    """at_most: by effect name, how many keys that are not on record by now may be sent after it; None: no such limit.
+
+    batch: of which replay of many it is part.
+    """
+
     kind: ClassVar[str] = "replayed"
     why: str = ""
     from_step: str = ""
     due: int = 0
+    at_most: Json = None
+    batch: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purged(Happened):
+    """Nobody will look after this dead letter any more. Its record stays, and so do its keys."""
+
+    kind: ClassVar[str] = "purged"
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,6 +445,7 @@ class Approved(OfEffect):
     """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
 
     expires: when it is void, milliseconds since the Unix epoch; 0: never. now: as in `Asked`, of the approvals before it.
+    name: of the effect, if its call is not on record yet; then args are what is approved. early: it came before the call.
     """
 
     kind: ClassVar[str] = "approved"
@@ -436,6 +455,8 @@ class Approved(OfEffect):
     args: Json = None
     expires: int = 0
     now: int = 0
+    name: str = ""
+    early: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,6 +481,16 @@ class Reversed(OfEffect):
     verdict: str  # confirmed, not_found
     reason: str = ""
     reopens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(OfEffect):
+    """A person opens the next generation of a provably clean effect: its next call has a key of its own (R9)."""
+
+    kind: ClassVar[str] = "renewed"
+    by: str
+    generation: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -583,8 +614,8 @@ KINDS: dict[str, type[Happened]] = {
     cls.kind: cls
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
-        Cancelled, DeadLettered, Replayed, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved, Lost,
-        Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Drifted, Declined, Assumed, EpochBegan,
-        EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
+        Cancelled, DeadLettered, Replayed, Purged, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved,
+        Lost, Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Renewed, Drifted, Declined,
+        Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
     )
 }  # fmt: skip

@@ -63,8 +63,9 @@ def users(key: Key) -> set[str]:
 
 
 def forgotten(x: Effect) -> Effect:
-    """An effect without the words of what was done: their digest tells a drift. What may yet be sent is kept whole."""
-    if not x.confirmed:
+    """An effect without the words of what was done: their digest tells a drift. What may yet be sent is kept whole, and
+    so is what a person may yet take back (`reversal`)."""
+    if not x.confirmed or x.word is not None:
         return x
     x = replace(x, sent=tuple(replace(s, session="") for s in x.sent))  # only of an open one it matters who could still act
     asked = None if x.asked is None else replace(x.asked, args=None)

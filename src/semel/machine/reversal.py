@@ -59,6 +59,13 @@ def decided(effect: Effect, c: Reverse) -> j.Reversed | Refusal:
             f"{name} was sent again since it was said not to have happened (submission {word.sent + 1}), so that cannot be taken "
             f"back; what was sent twice is put right by its opposite, as a new effect",
         )
+    if effect.renewed is not None:
+        by, generation = effect.renewed.by, effect.renewed.generation
+        return Refusal(
+            Code.STALE_VIEW,
+            f"{by} has let {name} be tried under a new key since (generation {generation}), which may have been sent, so that "
+            f"cannot be taken back; what was done twice is put right by its opposite, as a new effect",
+        )
     if effect.state is EffectState.SUBMITTED:
         return Refusal(Code.IN_FLIGHT, f"{name} is in flight: look again when it has settled or is unknown")
     if effect.version != c.seen:

@@ -124,6 +124,7 @@ class Join:
     token: int
     key: str
     name: str
+    generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,13 +144,31 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """identity: names that are bound, and the values that they have from now on, says the person `by`."""
+    """at_most: by effect name, how many keys that are not on record may be sent after it; None: no such limit.
+
+    seen: the version that was looked at (0: not said); then only that, and only a dead letter, is replayed. known: the caller
+    knows of a step of that name, which the task may not have come to yet. batch: of which replay of many it is part.
+
+    identity: names that are bound, and the values that they have from now on, says the person `by`.
+    """
 
     why: str
     at: int
     from_step: str = ""
+    at_most: dict[str, int] | None = None
+    seen: int = 0
+    known: bool = False
+    batch: str = ""
     identity: Names = ()
     by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge:
+    """A person gives up a dead letter for good. seen: as in `Replay`."""
+
+    why: str
+    seen: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@
 | replay     | dead_lettered, acknowledged, blocked | queued; same task, same keys                                         |
 | bind       | leased                   | its identity is on record; another than before: it starts nothing more            |
 | prune      | acknowledged, dead_lettered | as it is; the rows so far are taken away, what they told is remembered        |
+| purge      | dead_lettered            | acknowledged / failed: given up for good; refused while anything is unknown      |
 
 Every end of an attempt makes its submitted effects ambiguous in the same change (R2).
 """
@@ -27,7 +28,7 @@ from typing import Any
 
 from immutables import Map
 
-from semel.machine import approvals, identity, limits, retention
+from semel.machine import approvals, foreseen, identity, limits, replays, retention
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine.task_commands import (
@@ -46,6 +47,7 @@ from semel.machine.task_commands import (
     Mismatch,
     Park,
     Prune,
+    Purge,
     Replay,
     Signal,
     Spend,
@@ -58,7 +60,7 @@ from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
     "Claim", "Finish", "Fail", "Park", "Suspend", "Block", "Unblock", "Conclude", "LoseLease", "Step", "Join",
-    "Decline", "Cancel", "Replay", "Wait", "GiveUp", "Signal", "Spend", "Exceed", "Bind", "Mismatch", "Prune",
+    "Decline", "Cancel", "Replay", "Purge", "Wait", "GiveUp", "Signal", "Spend", "Exceed", "Bind", "Mismatch", "Prune",
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
@@ -103,13 +105,17 @@ class Task:
     why: str = ""
     result: Json = None
     effects: Map[str, e.Effect] = field(default_factory=Map)
-    names: Map[str, int] = field(default_factory=Map)
+    names: Map[str, int] = field(default_factory=Map)  # by effect name: how many different ones; another generation is none
     steps: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by step key: the seq and the result
     waits: Map[str, Waiting] = field(default_factory=Map)
     signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
     waiting: str = ""  # the key of the wait for which it has no owner now
     bound: Map[str, str] = field(default_factory=Map)  # its identity
     differed: j.Mismatched | None = None  # what was observed instead, if its last attempt ended so
+    at_most: Map[str, int] | None = None  # by effect name: how many keys may be new since it was replayed; None: no limit
+    fresh: Map[str, tuple[str, ...]] = field(default_factory=Map)  # by effect name: those that are, in their order
+    ahead: Map[str, foreseen.Given] = field(default_factory=Map)  # by key: approvals of calls that are not on record yet
+    batches: frozenset[str] = frozenset()  # the replays of many that it was part of
     epoch: int = 0  # of the store in which it was accepted
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
     used: limits.Used = limits.NOTHING
@@ -137,6 +143,7 @@ class Key:
     effect: e.Effect | None = None
     token: int = 0
     version: int = 0
+    ahead: foreseen.Given = ()  # approvals that came before any call
 
     @property
     def owner(self) -> str:
@@ -151,7 +158,7 @@ class Key:
 
 TaskCommand = (
     Claim | Finish | Fail | Park | Suspend | Block | Unblock | Conclude | LoseLease | Step | Join | Decline | Cancel | Replay
-    | Wait | GiveUp | Signal | Spend | Exceed | Bind | Mismatch | Prune
+    | Purge | Wait | GiveUp | Signal | Spend | Exceed | Bind | Mismatch | Prune
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
@@ -205,14 +212,16 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
 def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) -> e.Standing:
     """What the task says about the caller of an effect command."""
     token = getattr(command, "token", 0)
+    ahead = task.ahead.get(command.key, ())
     if not isinstance(command, e.Intend):
-        return e.Standing(current=task.owned(token), bound=identity.names(task.bound))
+        return e.Standing(current=task.owned(token), bound=identity.names(task.bound), ahead=ahead)
     others = (key for key in _unknown(task, shared) if key != command.key)
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
-        used=len(task.effects) + len(task.joined), used_here=task.names.get(command.name, 0), clean=task.clean,
+        used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
         cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=identity.names(task.bound),
+        beyond=replays.beyond(task, command.key, command.name, command.generation), ahead=ahead,
     )  # fmt: skip
 
 
@@ -361,7 +370,7 @@ def _step(task: Task, c: Step, _: Mapping[str, Key]) -> e.Decision | Refusal:
 
 
 def _join(task: Task, c: Join, _: Mapping[str, Key]) -> e.Decision | Refusal:
-    return e.Decision(() if c.key in task.joined else (j.Joined(c.key, c.name),))
+    return e.Decision(() if c.key in task.joined else (j.Joined(c.key, c.name, c.generation),))
 
 
 def _decline(task: Task, c: Decline, _: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -377,16 +386,13 @@ def _cancel(task: Task, c: Cancel, shared: Mapping[str, Key]) -> e.Decision | Re
 
 
 def _replay(task: Task, c: Replay, _: Mapping[str, Key]) -> e.Decision | Refusal:
-    anew = identity.rebound(task.bound, c.identity, c.by)
-    if isinstance(anew, Refusal):
-        return anew
-    if task.delivery is Delivery.BLOCKED and not c.from_step:
-        return e.Decision((*anew, j.Unblocked(f"replayed: {c.why}", c.at)))  # the ladder is climbed again, from where it stands
-    if not task.ended:
-        return _no(Code.STALE_VIEW, f"the task is {task.delivery}: only what has ended, or is blocked, can be replayed")
-    if c.from_step and not any(key.rsplit(":", 2)[0] == c.from_step for key in task.steps):
-        return _no(Code.STALE_VIEW, f"the task has no recorded step {c.from_step!r}")
-    return e.Decision((*anew, j.Replayed(c.why, c.from_step, c.at)))
+    events = replays.replayed(task, c)
+    return events if isinstance(events, Refusal) else e.Decision(events)
+
+
+def _purge(task: Task, c: Purge, shared: Mapping[str, Key]) -> e.Decision | Refusal:
+    events = replays.purged(task, c, [*_unknown(task, shared), *_in_flight(task, shared)])
+    return events if isinstance(events, Refusal) else e.Decision(events)
 
 
 def _wait(task: Task, c: Wait, shared: Mapping[str, Key]) -> e.Decision | Refusal:
@@ -428,7 +434,7 @@ def _prune(task: Task, c: Prune, shared: Mapping[str, Key]) -> e.Decision | Refu
 _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusal]] = {
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
-    Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed, Prune: _prune,
+    Purge: _purge, Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed, Prune: _prune,
     Bind: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
     Mismatch: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
 }  # fmt: skip
@@ -445,12 +451,12 @@ def decide_shared(
     if isinstance(command, e.Intend):
         stand = replace(standing(task, command, shared), new=command.key not in task.joined)
         command = replace(command, token=next_token(key, epoch))
-        join = (j.Joined(command.key, command.name),) if command.key not in task.joined else ()
+        join = (j.Joined(command.key, command.name, command.generation),) if command.key not in task.joined else ()
     elif isinstance(command, e.Settle | e.Credit | e.Void):
         stand = standing(task, command, shared)
     else:
         stand = e.Standing(current=getattr(command, "token", 0) == key.token)
-    decided = e.decide(key.effect, command, stand)
+    decided = e.decide(key.effect, command, replace(stand, ahead=key.ahead))
     if isinstance(decided, Refusal):
         return decided
     return (*join, *goes_on(task, command, key.effect, decided)), decided
@@ -498,10 +504,12 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
     before = task.effects.get(event.key)
     after = e.apply(before, event, seq, at)
     if after is None:
-        return task
+        return replace(task, ahead=foreseen.kept(task.ahead, event))
     names = task.names
     if before is None:
-        names = names.set(after.name, names.get(after.name, 0) + 1)
+        names = names.set(after.name, names.get(after.name, 0) + (after.generation == 0))
+        task = replays.came(task, event.key, after.name, after.generation)
+        task = replace(task, ahead=task.ahead.delete(event.key) if event.key in task.ahead else task.ahead)
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
     waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
@@ -551,22 +559,22 @@ def _apply_lease_lost(t: Task, c: j.LeaseLost) -> Task:
 
 
 def _apply_replayed(t: Task, c: j.Replayed) -> Task:
-    """Steps are forgotten from the named one on, in the order in which they were recorded; effects never are."""
-    named = [seq for key, (seq, _) in t.steps.items() if key.rsplit(":", 2)[0] == c.from_step]
-    first = min(named, default=0)
-    steps = Map({key: value for key, value in t.steps.items() if value[0] < first})
-    waits = Map({key: wait for key, wait in t.waits.items() if wait.seq < first})
     return _left(
         t, Delivery.QUEUED, _rest(t), failures=0, crashes=0, alone=False, clean=False, ending="", due=c.due,
-        why=f"replayed: {c.why}", steps=steps, waits=waits,
+        why=f"replayed: {c.why}", **replays.apply_replayed(t, c),
     )  # fmt: skip
+
+
+def _apply_joined(t: Task, c: j.Joined) -> Task:
+    t = replays.came(t, c.key, c.name, c.generation)
+    return replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + (c.generation == 0)))
 
 
 _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Enqueued: _apply_enqueued,
     j.Claimed: _apply_claimed,
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
-    j.Joined: lambda t, c: replace(t, joined=t.joined | {c.key}, names=t.names.set(c.name, t.names.get(c.name, 0) + 1)),
+    j.Joined: _apply_joined,
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
     j.Bound: lambda t, c: replace(t, bound=t.bound.update(c.identity)),
     j.Mismatched: lambda t, c: replace(t, suspended=t.suspended or c.why, differed=c),
@@ -574,7 +582,9 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Waits: lambda t, c: replace(t, waits=t.waits.set(c.key, Waiting(t.version + 1, c.event, c.until))),
     j.GaveUp: lambda t, c: replace(t, waits=t.waits.set(c.key, replace(t.waits[c.key], over=True))),
     j.Signalled: lambda t, c: replace(t, signals=t.signals.set(c.event, (t.version + 1, c.payload))),
-    j.Finished: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending=""),
+    j.Finished: lambda t, c: _left(
+        t, Delivery.ACKNOWLEDGED, Execution.SUCCEEDED, result=c.result, clean=True, why="", ending="", at_most=None, fresh=Map()
+    ),
     j.Failed: lambda t, c: _left(
         t,
         Delivery.QUEUED,
@@ -593,6 +603,7 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Cancelled: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.CANCELLED, ending="", clean=False, why=c.why),
     j.DeadLettered: lambda t, c: _left(t, Delivery.DEAD_LETTERED, Execution.FAILED, ending="", clean=False, why=c.why),
     j.Replayed: _apply_replayed,
+    j.Purged: lambda t, c: _left(t, Delivery.ACKNOWLEDGED, Execution.FAILED, why=f"purged: {c.why}"),
 }
 
 
@@ -604,7 +615,8 @@ def apply_key(key: Key, event: j.Happened, at: int) -> Key:
     if not isinstance(event, j.OfEffect):
         return replace(key, version=seq)
     token = max(key.token, event.token) if isinstance(event, j.Intended | j.Assumed) else key.token
-    return Key(e.apply(key.effect, event, seq, at), token, seq)
+    effect = e.apply(key.effect, event, seq, at)
+    return Key(effect, token, seq, foreseen.after(key.ahead, event) if effect is None else ())
 
 
 def fold(rows: Iterable[j.Row], task: Task | None = None) -> Task:
