@@ -2,28 +2,44 @@
 
 Each guard is a small edit of the source. It is made in a copy, the named tests run against the copy, and one of them must
 fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME; `--quick` leaves out those that need a server or
-real worker processes.
+real worker processes. This process imports what the tests need, but nothing of semel, and forks for each guard: most of a
+test run would else be imports.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from guards import GUARDS, Guard
 
-from semel.testing import postgres
-
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = int(os.environ.get("JOBS", "4"))
 SECONDS = 180
+NEEDED = (
+    "pytest", "pytest_timeout", "_pytest.assertion.rewrite", "hypothesis", "pydantic", "apsw", "immutables", "rfc8785",
+    "uuid_utils", "typer.testing", "rich.console", "rich.table", "rich.progress", "psycopg", "psycopg.rows", "psycopg_pool", "asyncio",
+    "cryptography.hazmat.primitives.asymmetric.ed25519", "prometheus_client", "opentelemetry.sdk.trace.export",
+)  # fmt: skip
+PLAIN = ("-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "60")
+SERVER = """
+import sys
+from semel.testing import postgres
+with postgres.server() as url:
+    print(postgres.GIVEN, url, flush=True)
+    sys.stdin.read()
+"""
 
 
 @dataclass(frozen=True)
@@ -33,6 +49,20 @@ class Found:
     guard: Guard
     test: str  # the test that failed; "" if none did
     said: str = ""
+
+
+@dataclass
+class Run:
+    """One guard's tests, under way in a process of their own."""
+
+    guard: Guard
+    folder: Path
+    pid: int = 0
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def output(self) -> Path:
+        return self.folder / "output"
 
 
 def out_of_date(guard: Guard) -> str:
@@ -51,23 +81,80 @@ def sabotaged(guard: Guard, folder: Path) -> None:
     file.write_text(text.replace(guard.old, guard.new), encoding="utf-8")
 
 
-def run(guard: Guard) -> Found:
-    """Remove one guard, and run its tests."""
-    with tempfile.TemporaryDirectory(prefix="semel-sabotage-") as name:
-        folder = Path(name)
-        sabotaged(guard, folder)
-        env = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1", "SEMEL_SABOTAGE": guard.name,
-               "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # fmt: skip  # some take longer to import than the tests to run
-        plain = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "60"]
-        command = [sys.executable, "-m", "pytest", *plain, *guard.tests]
-        try:
-            done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            return Found(guard, f"{guard.tests[0]} (hung)")
-        failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-        if done.returncode == 1 and failed:
-            return Found(guard, failed[1])
-        return Found(guard, "", done.stdout[-600:] + done.stderr[-600:])
+def start(guard: Guard) -> Run:
+    """Remove one guard, and begin its tests."""
+    run = Run(guard, Path(tempfile.mkdtemp(prefix="semel-sabotage-")))
+    sabotaged(guard, run.folder)
+    run.pid = os.fork()
+    if not run.pid:
+        os._exit(_child(run))
+    return run
+
+
+def _child(run: Run) -> int:
+    code = 3
+    with contextlib.suppress(BaseException):
+        os.setpgid(0, 0)
+        output = os.open(run.output, os.O_WRONLY | os.O_CREAT)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.chdir(ROOT)
+        source = str(run.folder / "src")
+        os.environ.update(
+            PYTHONPATH=source, PYTHONDONTWRITEBYTECODE="1", SEMEL_SABOTAGE=run.guard.name, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"
+        )
+        sys.path.insert(0, source)
+        sys.dont_write_bytecode = True
+        code = int(importlib.import_module("pytest").main([*PLAIN, *run.guard.tests]))
+        sys.stdout.flush()
+    return code
+
+
+def ended(run: Run) -> Found | None:
+    """What came of it; None: it still runs."""
+    pid, status = os.waitpid(run.pid, os.WNOHANG)
+    hung = not pid and time.monotonic() - run.began > SECONDS
+    if not pid and not hung:
+        return None
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(run.pid, signal.SIGKILL)  # and what it has left behind
+    if hung:
+        os.waitpid(run.pid, 0)
+    said = run.output.read_text(encoding="utf-8", errors="replace") if run.output.exists() else ""
+    shutil.rmtree(run.folder, ignore_errors=True)
+    if hung:
+        return Found(run.guard, f"{run.guard.tests[0]} (hung)")
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
+    if os.waitstatus_to_exitcode(status) == 1 and failed:
+        return Found(run.guard, failed[1])
+    return Found(run.guard, "", said[-1200:])
+
+
+def removed(guards: list[Guard]) -> Iterator[Found]:
+    """Each guard's removal, some at a time."""
+    left, running = list(guards), list[Run]()
+    while left or running:
+        while left and len(running) < JOBS:
+            running.append(start(left.pop(0)))
+        for run in list(running):
+            if (found := ended(run)) is not None:
+                running.remove(run)
+                yield found
+        time.sleep(0.01)
+
+
+@contextlib.contextmanager
+def server() -> Iterator[None]:
+    """One server for all, in a process of its own; each run has a database of its own."""
+    keeper = subprocess.Popen([sys.executable, "-c", SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert keeper.stdin is not None and keeper.stdout is not None
+    try:
+        name, url = keeper.stdout.readline().split()
+        os.environ[name] = url
+        yield
+    finally:
+        keeper.stdin.close()
+        keeper.wait(60)
 
 
 def main() -> int:
@@ -78,9 +165,13 @@ def main() -> int:
     if wrong := [said for guard in GUARDS if (said := out_of_date(guard))]:
         print("\n".join(wrong))
         return 1
-    with postgres.server() as url, ThreadPoolExecutor(JOBS) as pool:  # one server for all: each run has a database of its own
-        os.environ[postgres.GIVEN] = url
-        found = list(pool.map(run, wanted))
+    for name in NEEDED:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    assert "semel" not in sys.modules, "each run imports its own"
+    with server():
+        by_name = {one.guard.name: one for one in removed(wanted)}
+    found = [by_name[guard.name] for guard in wanted]
     for one in found:
         print(f"{one.guard.name:<58} {one.test or 'NOBODY NOTICED'}")
         if not one.test:
