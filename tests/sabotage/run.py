@@ -29,7 +29,7 @@ JOBS = int(os.environ.get("JOBS", "4"))
 SECONDS = 180
 NEEDED = (
     "pytest", "pytest_timeout", "_pytest.assertion.rewrite", "hypothesis", "pydantic", "apsw", "immutables", "rfc8785",
-    "uuid_utils", "typer.testing", "rich.console", "rich.table", "rich.progress", "psycopg", "psycopg.rows", "psycopg_pool", "asyncio",
+    "uuid_utils", "typer.testing", "rich.console", "rich.table", "rich.progress", "psycopg", "psycopg.rows", "psycopg_pool",
     "cryptography.hazmat.primitives.asymmetric.ed25519", "prometheus_client", "opentelemetry.sdk.trace.export",
 )  # fmt: skip
 PLAIN = ("-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "60")
