@@ -54,7 +54,7 @@ def main() -> None:
         print("found:   ", charge_card("order-2", VAULT["tok_ada"], 990))
     with app.work("order-3", kind="shop"):
         print("answered:", charge_card("order-3", VAULT["tok_ada"], 100))
-    for effect in app.effects.list():
+    for effect in sorted(app.effects.list(), key=lambda effect: effect.args["order"]):
         print(f"{effect.name} is {effect.state}; on record:", ", ".join(map(str, effect.args.values())))
     (redacted,) = [effect for effect in app.effects.list() if effect.args["order"] == "order-3"]
     for card in ("4929123456789012", "4929999999999999"):

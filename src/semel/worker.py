@@ -230,6 +230,7 @@ class Worker:
             kinds=kinds,
             limit=min(free, MOST_AT_ONCE),
             told=self._unreadable,
+            paused=self._runtime.paused,
         )
         outcome = await drive.wait_for_signal(ticket)
         not_taken(self._session, registered, outcome)

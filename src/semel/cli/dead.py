@@ -126,7 +126,7 @@ def listed(desk: Desk, found: Sequence[Shown], tenants: bool) -> None:
         done = [f"{x.name} [{out.short(x.key)}] {x.state}" for x, _, _ in shown.effects]
         rows += [
             ("effects", ", ".join(done) if done else "none"),
-            ("cost", f"{costs.cost_words(s)}; {_cost_words(data['cost'])}"),
+            ("cost", f"{_cost_words(data['cost'])}; {costs.cost_words(s)}"),
         ]
         rows += [("type", f"semel why {out.short(s.id)}"), ("", f"semel replay {out.short(s.id)} --by YOU")]
         for name, value in rows:

@@ -190,17 +190,23 @@ def effect(
         raise Misuse(f"{what}: timeout is {timeout}; every effect has a timeout above zero")
     rungs, lookups = ladder(recovery, what, parameters)
     hidden = names_of(redact, "redact", what, parameters)
-    check_redacted(hidden, intent, rungs, lookups, what)
+    looks = observes(identity, what, parameters)
+    check_redacted(hidden, intent, rungs, lookups, looks, what)
     return Effect(
         name or fn.__name__, fn, is_async(fn), parameters, Result(fn, what), names_of(intent, "intent", what, parameters),
         names_of(material, "material", what, parameters), rungs, lookups, scope, exceptions(not_done, what), tries,
         milliseconds(timeout), per_task, tuple(formerly), approves(approve, what, parameters),
-        observes(identity, what, parameters), hidden,
+        looks, hidden,
     )  # fmt: skip
 
 
 def check_redacted(
-    redact: tuple[str, ...], intent: tuple[str, ...], rungs: tuple[Rung, ...], lookups: dict[int, Looked], what: str
+    redact: tuple[str, ...],
+    intent: tuple[str, ...],
+    rungs: tuple[Rung, ...],
+    lookups: dict[int, Looked],
+    looks: Observes | None,
+    what: str,
 ) -> None:
     """Raise `Misuse` where a redacted parameter would be needed from the record, on which it never stands."""
     for name in redact:
@@ -215,6 +221,11 @@ def check_redacted(
                     f"{what}: lookup {looked.fn.__name__} asks for {name!r}, which is redacted, and it may run where nobody "
                     f"knows it; look up by submission.key, or by a parameter that is not redacted"
                 )
+        if looks is not None and name in looks.names:
+            raise Misuse(
+                f"{what}: its identity function asks for {name!r}, which is redacted, and it may run where nobody knows it; let "
+                f"it ask for parameters that are not redacted"
+            )
     for rung in rungs if redact else ():
         if rung.kind in ("resend", "repeat"):
             raise Misuse(

@@ -80,7 +80,10 @@ def before_asking(
 def _to_send(attempt: Attempt, call: Called) -> dict[str, Any]:
     """The arguments that would be sent: of an approved call those on record."""
     known = attempt.ledger.effect(call.key)
-    return call.values if known is None or known.asked is None else call.effect.parameters.decode(known.args)
+    if known is None or known.asked is None:
+        return call.values
+    assert call.effect.identity is not None
+    return call.effect.parameters.decode(known.args, call.effect.identity.names)
 
 
 def _observe(attempt: Attempt, effect: Effect, values: dict[str, Any]) -> Generator[Request, Any, Observed]:

@@ -11,6 +11,7 @@ import uuid_utils
 from semel.engine.declare import Registry, Work
 from semel.engine.ledger import START, Desk, change_id, part_of_task
 from semel.engine.session import Session
+from semel.engine.standing import Paused
 from semel.errors import Misuse
 from semel.machine import journal as j
 from semel.machine import limits, tasks
@@ -20,6 +21,7 @@ from semel.store.contract import Change, Claims, ClaimUnit, Exists, Outcome
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
+AT_ONCE_SECONDS = 0.01  # tasks that one claim takes are looked at within so long, or it is asked anew what is paused
 UNLIMITED = Limits()
 log = logging.getLogger("semel")
 
@@ -88,13 +90,16 @@ def claim(
     kinds: Sequence[str],
     limit: int,
     told: set[tuple[str, str]],
+    paused: Paused,
 ) -> tuple[Ticket, set[tuple[str, str]]]:
     """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17).
 
-    told: the tasks of which it was said already that they cannot be read.
+    told: the tasks of which it was said already that they cannot be read. paused: what is asked once more when they have been
+    found, so that nothing is claimed which came when it was paused already.
     """
     registered: set[tuple[str, str]] = set()
     at = desk.clock.wall_ms()
+    held = paused.since_now(AT_ONCE_SECONDS)
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         try:
@@ -106,7 +111,7 @@ def claim(
             return None
         desk.clock.seen(rows[-1].at)
         work = works.get(state.kind)
-        if work is None:
+        if work is None or held.of(state.queue, state.kind) is not None:
             return None
         return _claimed(desk, session, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 

@@ -152,7 +152,7 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
     looked = effect.lookups[index]
     attempt.veil.seek(attempt.runtime.ring, attempt.ledger.tenant, known.name, known.args)
     try:
-        values = effect.parameters.decode(known.args, looked.names)
+        values = effect.parameters.decode(known.args, {*looked.names, *(effect.identity.names if effect.identity else ())})
     except NotRecordable as error:
         yield from attempt.block(f"the recorded call cannot be looked up: {error}", known.key)
         return False

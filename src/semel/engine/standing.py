@@ -9,7 +9,7 @@ import time
 
 from semel.errors import StoreUnavailable
 from semel.machine import epochs, pauses
-from semel.machine.pauses import Pauses
+from semel.machine.pauses import Pause, Pauses
 from semel.store.contract import Store
 
 AGAIN_SECONDS = 30.0
@@ -64,9 +64,28 @@ class Paused:
         self._state = Pauses()
         self._lock = threading.Lock()
 
+    def since_now(self, seconds: float) -> Since:
+        """For a claim: what is paused, read when it is first asked, and again when it is asked later than that."""
+        return Since(self, seconds)
+
     def now(self) -> Pauses:
         """What is paused now."""
         with self._lock:
             if self._store.head(pauses.TENANT, pauses.STREAM).seq != self._state.version:
                 self._state = pauses.fold(self._store.rows(pauses.TENANT, pauses.STREAM))
             return self._state
+
+
+class Since:
+    """What is paused, for the tasks that one claim asks for."""
+
+    def __init__(self, paused: Paused, seconds: float) -> None:
+        self._paused, self._seconds = paused, seconds
+        self._state, self._at = Pauses(), float("-inf")
+
+    def of(self, queue: str, kind: str) -> Pause | None:
+        """Why a task of that queue and kind is not to be claimed."""
+        now = time.monotonic()
+        if now - self._at > self._seconds:
+            self._state, self._at = self._paused.now(), now
+        return self._state.of(queue, kind)
