@@ -48,7 +48,7 @@ def flat(text: str) -> str:
 
 def test_a_dead_letter_says_what_it_has_cost(office: Office) -> None:
     shown = flat(office.look("dead").stdout)
-    assert "why spent 2.03 usd of 2" in shown and "cost 2.03 usd of 2, 2400 tokens of 5000, " in shown
+    assert "why spent 2.03 usd of 2" in shown and "; 2.03 usd of 2, 2400 tokens of 5000, " in shown
     (dead,) = (one for one in office.json("dead")["dead"] if one["key"] == "dear")
     assert dead["used"]["usd"] == "2.03" and dead["used"]["limits"] == {"usd": "2", "tokens": 5000, "ran_ms": 600_000}
 
