@@ -22,10 +22,11 @@ The state is not stored: it is read off the submissions, so no event can set it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from semel.machine import approvals, foreseen, generations, identity, reversal
 from semel.machine import journal as j
+from semel.machine.changing import replace
 from semel.machine.commands import (
     RETURNED,
     Answer,
