@@ -658,4 +658,5 @@ GUARDS = (
           "{*looked.names, *(effect.identity.names if effect.identity else ())}", "looked.names", TOGETHER),
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
+    Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
 )  # fmt: skip

@@ -71,6 +71,7 @@ class Attempt:
         self._began = self.clock.boot()
         self._hold_until = self._began + hold_seconds
         self.said: dict[str, str] = {}
+        self.declined = 0  # how often its code was told no, and could read it
         self.doing: dict[str, Doing] = {}
         self.exit: Exit | None = None
         self.stopping = False
