@@ -30,7 +30,7 @@ def test_what_is_pruned_is_exported_and_still_shown_and_whole(office: Office) ->
     assert "rows before this one were exported and pruned by ann" in why
     assert [line for line in [*shown.splitlines(), *told.splitlines()] if len(line) > 80] == []
     assert office.look("verify").stdout.startswith("WHOLE ")
-    again = office.json("prune", *AGE, "--export", "old.jsonl", "--by", "ann", "--yes")
+    again = office.json("prune", *AGE, "--export", str(office.folder / "old.jsonl"), "--by", "ann", "--yes")
     assert again["tasks"] == again["keys"] == again["rows"] == 0
 
 
