@@ -78,13 +78,15 @@ def _ledger(runtime: Runtime, session: Session, taken: ClaimedTask) -> Generator
         raise
 
 
-def take(runtime: Runtime, ref: Ref[Any], retry: Retry, limits: Limits, wait: timedelta) -> Generator[Request, Any, Ledger]:
+def take(
+    runtime: Runtime, ref: Ref[Any], retry: Retry, limits: Limits, wait: timedelta, names: tuple[str, ...] = ()
+) -> Generator[Request, Any, Ledger]:
     """Claim this very task for this process, waiting for one who has it. Raises `Unsettled`."""
     clock = runtime.desk.clock
     until = clock.boot() + wait.total_seconds()
     session = yield from arrived(runtime, ref, until)
     while True:
-        yield from _not_paused(runtime, ref, until)
+        yield from _not_paused(runtime, ref, until, names)
         refused: list[Refusal] = []
         ticket, registered = claim_one(runtime.desk, session, ref.tenant, ref.id, retry, refused, limits)
         outcome = yield Await(ticket)
@@ -102,14 +104,14 @@ def take(runtime: Runtime, ref: Ref[Any], retry: Retry, limits: Limits, wait: ti
         yield clock.pause(LOOK_SECONDS)
 
 
-def _not_paused(runtime: Runtime, ref: Ref[Any], until: float) -> Generator[Request, Any, None]:
+def _not_paused(runtime: Runtime, ref: Ref[Any], until: float, names: tuple[str, ...]) -> Generator[Request, Any, None]:
     """Wait until people have not paused what it is. Raises `Unsettled`."""
     while True:
         paused = yield from runtime.desk.off_loop(runtime.paused.now)
         if not paused.held:
             return
         state = yield from state_now(runtime.desk, ref)
-        there = paused.of("", state.kind)
+        there = paused.of(state.queue, state.kind, *names)
         if there is None:
             return
         if runtime.desk.clock.boot() > until:
@@ -216,7 +218,7 @@ def run_here(app: App, work: Declared, order: Order, wait: timedelta) -> Generat
     state = yield from state_now(runtime.desk, ref)
     if state.execution is not Execution.SUCCEEDED:
         try:
-            ledger = yield from take(runtime, ref, work.retry, work.limits, wait)
+            ledger = yield from take(runtime, ref, work.retry, work.limits, wait, work.names)
         except Unsettled:
             state = yield from state_now(runtime.desk, ref)
             if state.execution is not Execution.SUCCEEDED:

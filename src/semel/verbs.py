@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -187,6 +188,7 @@ class Review(Part):
     def cancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
         """The task starts nothing more; with an unknown effect, that is settled first."""
         not_in_loop("app.review.cancel", "await app.review.acancel(...)")
+        review.no_agent("app.review.cancel")
         drive.run(review.cancel(self._app.runtime.desk, *self._of(of, tenant), by=by, reason=reason))
 
     async def acancel(self, of: Ref[Any] | str, *, by: str, reason: str = "", tenant: str | None = None) -> None:
@@ -432,6 +434,8 @@ def plan(
     app.load()
     declared = frozenset(app.declared_steps.names())
     whose = app.tenant if tenant is None else app.tenant_of(tenant)
+    work = app.declared_tasks.get(of.kind) if of.kind else None
+    of = of if work is None else replace(of, kind=work.first_name)  # as records have it
     return letters.plan(app.runtime.desk, of, whose, from_step=from_step, batch=batch, limit=limit, declared=declared)
 
 

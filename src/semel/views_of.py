@@ -68,7 +68,7 @@ class Tasks(Part):
             self._tenant(tenant),
             delivery=str(delivery),
             execution=str(execution),
-            kind=kind,
+            kind=work.first_name if (work := self._app.declared_tasks.get(kind)) is not None else kind,
             queue=queue,
             after=after,
             limit=limit,

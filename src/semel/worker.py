@@ -70,6 +70,7 @@ class Worker:
         declared = {work.queue for work in works.values()}
         self.queues = tuple(queues) if queues else tuple(sorted(declared))
         self.kinds = app.declared_tasks.names()
+        self._names = sorted({work.names for work in works.values()})
         self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
         self._running: set[Running] = set()
         self._alone: deque[ClaimedTask] = deque()
@@ -214,7 +215,7 @@ class Worker:
         store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
         paused = await self._asked(self._runtime.paused.now)
         self._tell_of_pauses(paused)
-        queues, kinds = paused.queues(self.queues), paused.kinds(self.kinds)
+        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
         self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
@@ -255,7 +256,7 @@ class Worker:
 
     def _tell_of_pauses(self, paused: Pauses) -> None:
         """Once for each: an operator who reads the log of an idle worker must see why."""
-        ours = {one for queue in self.queues for kind in self.kinds if (one := paused.of(queue, kind)) is not None}
+        ours = {one for queue in self.queues for names in self._names if (one := paused.of(queue, *names)) is not None}
         for one in ours - self._pauses:
             why = f": {one.why}" if one.why else ""
             log.warning("semel: %s is paused by %s%s; nothing of it is claimed", one.scope, one.by.removeprefix("person:"), why)

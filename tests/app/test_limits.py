@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import math
 import threading
@@ -525,3 +526,28 @@ def test_an_agent_cannot_replay_what_is_beyond_its_limit(h: Harness) -> None:
     ):
         app.review.replay(ref, by="ann")
     assert app.tasks.get(ref).delivery == "dead_lettered"
+
+
+def test_an_agent_that_is_refused_again_and_again_is_stopped_whatever_it_swallows(tmp_path: Path) -> None:
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    asked: list[int] = []
+
+    @app.effect(intent=("n",), per_task=1)
+    def send(submission: semel.Submission, n: int) -> int:
+        return n
+
+    @app.task(intent=("n",), retry=semel.Retry(max_attempts=3))
+    def obsessed(n: int) -> int:
+        while len(asked) < 1000:
+            asked.append(1)
+            with contextlib.suppress(semel.Refused):
+                send(len(asked))
+        return n
+
+    ref = obsessed.enqueue(1)
+    app.run_worker(until_idle=True)
+    stands = app.tasks.get(ref)
+    assert (stands.delivery, stands.attempt, len(asked)) == ("dead_lettered", 1, 101)
+    assert "an effect was refused 100 times in one attempt" in stands.why
+    assert sum(event.kind == "declined" for event in app.journal(ref)) == 100
+    app.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import semel
-from semel.machine.pauses import Scope
+from semel.machine.pauses import Pauses, Scope
 
 AWHILE = 0.4  # seconds in which a worker would have claimed many times
 
@@ -146,3 +146,62 @@ def test_one_tenants_app_cannot_pause_for_all(tmp_path: Path) -> None:
 def test_an_agent_cannot_pause(app: semel.App) -> None:
     with app.work("w", kind="agent"), pytest.raises(semel.Misuse, match="inside the work of an agent"):
         app.review.pause(by="ann", everything=True)
+
+
+def test_a_kind_is_paused_by_any_name_that_it_has_or_had(tmp_path: Path) -> None:
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+
+    @app.task(intent=("n",), name="bill2", formerly=("bill",))
+    def bill(n: int) -> int:
+        return n
+
+    for name in ("bill", "bill2"):
+        ref = bill.enqueue(len(name))
+        app.review.pause(by="ann", kind=name)
+        app.run_worker(until_idle=True)
+        with pytest.raises(semel.Unsettled, match="is paused by ann"):
+            bill.using(wait=timedelta(0)).run(len(name))
+        assert app.tasks.get(ref).delivery == "queued", name
+        assert [task.id for task in app.tasks.list(kind=name, delivery="queued")] == [ref.id]
+        app.review.resume(by="ann", kind=name)
+        app.run_worker(until_idle=True)
+        assert app.tasks.get(ref).delivery == "acknowledged"
+    app.close()
+
+
+def test_a_queue_that_is_paused_is_not_run_in_this_process_either(app: semel.App) -> None:
+    app.free.set()  # type: ignore[attr-defined]
+    app.review.pause(by="ann", queue="billing")
+    with pytest.raises(semel.Unsettled, match="queue billing is paused by ann"):
+        app.bill.using(wait=timedelta(0)).run(1)  # type: ignore[attr-defined]
+    with app.work("w", kind="bill"):
+        pass  # it stands in no queue
+
+
+def test_nothing_is_claimed_that_came_when_it_was_paused_already(tmp_path: Path) -> None:
+    """The worker looked before the pause, and claims after it: what it finds then is looked at once more."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db", watchdog="never")
+
+    @app.task(intent=("n",))
+    def send(n: int) -> int:
+        return n
+
+    app.review.pause(by="ann", everything=True)
+    ref = send.enqueue(1)
+
+    class Before:
+        since_now = app.runtime.paused.since_now
+
+        def now(self) -> Pauses:
+            return Pauses()
+
+    async def awhile() -> None:
+        worker = asyncio.ensure_future(app.arun_worker())
+        await asyncio.sleep(AWHILE)
+        worker.cancel()
+        await asyncio.wait([worker])
+
+    app.runtime.paused = Before()  # type: ignore[assignment]
+    asyncio.run(awhile())
+    assert app.tasks.get(ref).delivery == "queued"
+    app.close()

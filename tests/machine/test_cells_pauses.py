@@ -39,10 +39,12 @@ def test_each_state_and_command(scope: Scope) -> None:
 def test_what_is_paused_is_neither_looked_for_nor_begun() -> None:
     ann = [Pause(scope, "person:ann", "why", 7) for scope in SCOPES]
     of = [pauses.fold(rows(j.Paused(*scope, "why"))) for scope in SCOPES]
-    queues, kinds = ("billing", "mail"), ("bill", "send")
+    queues, kinds = ("billing", "mail"), [("charge", "bill"), ("send",)]
+    every = ("charge", "bill", "send")
     assert [(one.queues(queues), one.kinds(kinds)) for one in of] == [
-        ((), ()), (("mail",), kinds), (queues, ("send",)),
+        ((), ()), (("mail",), every), (queues, ("send",)),
     ]  # fmt: skip
+    assert of[2].of("mail", "charge", "bill") == ann[2] and of[2].of("mail", "charge") is None
     asked = [("billing", "bill"), ("billing", "send"), ("mail", "bill"), ("mail", "send"), ("", "bill"), ("", "send")]
     assert [[one.of(*what) for what in asked] for one in of] == [
         [ann[0]] * 6,

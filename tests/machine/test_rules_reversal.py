@@ -131,3 +131,24 @@ def test_a_tenants_key_is_taken_back_in_its_own_stream() -> None:
     bench = said_confirmed_other()
     bench.do(OTHER, e.Reverse(SHARED, "bob", bench.key.version, NOW))
     assert bench.key.effect is not None and bench.key.effect.state is EffectState.AMBIGUOUS
+
+
+def test_what_people_have_decided_about_since_cannot_be_taken_back() -> None:
+    """They may have edited the words: the first submission, open again, would be sent again in those."""
+    lost = (
+        c.approved().do(c.intend(attempt=1, token=c.FIRST, session="s1")).do(e.Lose(c.KEY, 1, c.FIRST, "ReadTimeout", ended=True))
+    )
+    assert lost.effect is not None
+    said = lost.do(e.Answer(c.KEY, "not_found", "alice", lost.effect.version))
+    clean = said.do(e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9))
+    assert not isinstance(decide(clean), Refusal), "before anybody decides anew"
+    denied = clean.do(e.Deny(c.KEY, "bob", clean.effect.version if clean.effect else 0))
+    refused(denied, Code.STALE_VIEW, "people have decided about")
+    again = denied.do(c.approve(denied))
+    refused(again, Code.STALE_VIEW, "people have decided about")
+
+
+def test_what_has_a_new_generation_cannot_be_taken_back() -> None:
+    said = c.said_not_found()
+    renewed = said.do(e.Renew(c.KEY, "ann", said.effect.version if said.effect else 0, "it is open again"))
+    refused(renewed, Code.STALE_VIEW, "be tried under a new key since (generation 1)")

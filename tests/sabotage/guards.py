@@ -55,6 +55,7 @@ PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_rete
 REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
+TOGETHER = ("tests/app/test_together.py",)
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -450,8 +451,7 @@ GUARDS = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
-    Guard("what is paused is not claimed: queues", "worker.py", "paused.queues(self.queues), ", "self.queues, ", PAUSES),
-    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self.kinds)", ", self.kinds", PAUSES),
+    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self._names)", ", self.kinds", PAUSES),
     Guard("what is paused is not begun in direct mode", "direct.py", "if there is None:", "if True:", PAUSES),
     Guard("a tenant's app does not pause for all", "engine/paused.py", "if desk.tenant is not None:", "if False:", PAUSES),
     Guard("logs hide a task's key", "observe/logs.py", 'not (name == "key" and row.kind == j.Enqueued.kind)', "True", OBSERVERS),
@@ -646,4 +646,17 @@ GUARDS = (
     Guard("R21 ahead: as many as are wanted", "machine/effects.py", "if len(given) < held.approvers:", "if not given:", AHEAD),
     Guard("R21 ahead: what came meanwhile is approved in its own words only", "machine/foreseen.py",
           "if c.digest != effect.digest:", "if False:", AHEAD),
+    # --- where parts meet ---
+    Guard("together: what was decided anew is not taken back", "machine/reversal.py", "if isinstance(event, j.Approved | j.Denied):", "if False:", REVERSAL),
+    Guard("together: what has a new generation is not taken back", "machine/reversal.py", "if effect.renewed is not None:", "if False:", REVERSAL),
+    Guard("together: a renewed key of the tenant is new to others", "machine/effects.py",
+          "(_limited(effect, c, standing) if standing.new else None) or Decision(recorded=effect)", "Decision(recorded=effect)", TOGETHER),
+    Guard("together: what breaks outside the handler blocks", "engine/attempt.py", "    except Exception as error:\n        told", "    except ZeroDivisionError as error:\n        raise\n        told", TOGETHER),
+    Guard("together: no agent cancels", "verbs.py", 'review.no_agent("app.review.cancel")', "None", TOGETHER),
+    Guard("together: identity does not ask for what is redacted", "engine/declare.py", "if looks is not None and name in looks.names:", "if False:", TOGETHER),
+    Guard("together: a lookup is observed with what identity asks for", "engine/recover.py",
+          "{*looked.names, *(effect.identity.names if effect.identity else ())}", "looked.names", TOGETHER),
+    Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
+    Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
+    Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
 )  # fmt: skip

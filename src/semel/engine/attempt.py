@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 from collections.abc import Callable, Generator
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from semel.engine.runtime import Runtime
 
 GIVEN_BACK, OTHERS_MS = 10, 90_000  # how often, and for how long, what does not fit this code is left for a worker of other code
+log = logging.getLogger("semel")
 RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 
@@ -69,6 +71,7 @@ class Attempt:
         self._began = self.clock.boot()
         self._hold_until = self._began + hold_seconds
         self.said: dict[str, str] = {}
+        self.declined = 0  # how often its code was told no, and could read it
         self.doing: dict[str, Doing] = {}
         self.exit: Exit | None = None
         self.stopping = False
@@ -383,7 +386,20 @@ def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
 
 
 def run(attempt: Attempt, work: Work) -> Generator[Request, Any, None]:
-    """A whole attempt at a declared task."""
+    """A whole attempt at a declared task. What breaks outside its handler would break each time: then a person must look."""
+    try:
+        yield from _run(attempt, work)
+    except StoreUnavailable:
+        raise
+    except Exception as error:
+        told = error if not attempt.veil.active else None  # a traceback may hold what was redacted
+        log.error("semel: task %s: the attempt broke (%s)", attempt.ledger.state.id, type(error).__name__, exc_info=told)
+        if attempt.ledger.state.owned(attempt.token):
+            attempt.exit = Exit("block", f"broke outside its handler: {describe(error, attempt.veil)}")
+            yield from attempt.end(Raised(Suspended()), lambda value: value)
+
+
+def _run(attempt: Attempt, work: Work) -> Generator[Request, Any, None]:
     if not (yield from prepare(attempt)):
         return
     unfit = yield from attempt.unfit(work)

@@ -83,6 +83,11 @@ class Effect:
         return self.formerly[0] if self.formerly else self.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it has, or had."""
+        return (*self.formerly, self.name)
+
+    @property
     def atomic(self) -> bool:
         """Whether it writes in the ledger's own database."""
         return self.rungs[0].kind == ATOMIC
@@ -120,6 +125,11 @@ class Work:
     def first_name(self) -> str:
         """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
         return self.formerly[0] if self.formerly else self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it has, or had."""
+        return (*self.formerly, self.name)
 
 
 def key_of(

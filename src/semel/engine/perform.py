@@ -27,6 +27,7 @@ from semel.store.writer import Signal
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
 
+MOST_DECLINED = 100  # refusals that an attempt may read; who asks on will not stop by itself
 RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
 
 
@@ -169,6 +170,10 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
             if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
                 yield from attempt.give_up(decided.message, call.key)
+            attempt.declined += 1
+            if attempt.declined >= MOST_DECLINED:
+                why = f"an effect was refused {MOST_DECLINED} times in one attempt, and asked for again: {decided.message}"
+                yield from attempt.give_up(why, call.key)
             result = decided.result
             if result is not None:
                 result = effect.result.decode(result)

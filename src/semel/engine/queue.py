@@ -111,7 +111,7 @@ def claim(
             return None
         desk.clock.seen(rows[-1].at)
         work = works.get(state.kind)
-        if work is None or held.of(state.queue, state.kind) is not None:
+        if work is None or held.of(state.queue, *work.names) is not None:
             return None
         return _claimed(desk, session, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 

@@ -83,9 +83,9 @@ class Since:
         self._paused, self._seconds = paused, seconds
         self._state, self._at = Pauses(), float("-inf")
 
-    def of(self, queue: str, kind: str) -> Pause | None:
+    def of(self, queue: str, *kinds: str) -> Pause | None:
         """Why a task of that queue and kind is not to be claimed."""
         now = time.monotonic()
         if now - self._at > self._seconds:
             self._state, self._at = self._paused.now(), now
-        return self._state.of(queue, kind)
+        return self._state.of(queue, *kinds)

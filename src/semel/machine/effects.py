@@ -22,10 +22,11 @@ The state is not stored: it is read off the submissions, so no event can set it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from semel.machine import approvals, foreseen, generations, identity, reversal
 from semel.machine import journal as j
+from semel.machine.changing import replace
 from semel.machine.commands import (
     RETURNED,
     Answer,
@@ -403,8 +404,8 @@ def _known(effect: Effect, c: Intend, standing: Standing) -> Decision | Refusal 
         return _no(Code.IN_FLIGHT, f"{effect.name} is in flight")
     if c.again:
         return _not_again(effect)
-    if generations.gone(effect):
-        return Decision(recorded=effect)
+    if generations.gone(effect):  # a task that never had the act has it new, whatever the generation
+        return (_limited(effect, c, standing) if standing.new else None) or Decision(recorded=effect)
     if c.material != effect.material:
         return _no(Code.INTENT_CHANGED, f"a material argument of {effect.name} differs from the one on record")
     if state is EffectState.CONFIRMED:

@@ -49,9 +49,9 @@ class Pauses:
     held: Map[Scope, Pause] = field(default_factory=Map)
     version: int = 0
 
-    def of(self, queue: str, kind: str) -> Pause | None:
-        """Why a task of that queue and kind is not to be claimed; None: it may be. queue "": direct mode."""
-        for scope in (Scope(ALL), Scope(QUEUE, queue), Scope(KIND, kind)):
+    def of(self, queue: str, *kinds: str) -> Pause | None:
+        """Why a task of that queue is not to be begun, by any name that its kind has, or had; None: it may be."""
+        for scope in (Scope(ALL), Scope(QUEUE, queue), *(Scope(KIND, kind) for kind in kinds)):
             if scope in self.held:
                 return self.held[scope]
         return None
@@ -60,9 +60,10 @@ class Pauses:
         """Those of `names` that are not paused."""
         return () if Scope(ALL) in self.held else tuple(name for name in names if Scope(QUEUE, name) not in self.held)
 
-    def kinds(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Those of `names` that are not paused."""
-        return () if Scope(ALL) in self.held else tuple(name for name in names if Scope(KIND, name) not in self.held)
+    def kinds(self, kinds: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+        """The names of those kinds of which none is paused. kinds: for each all names that it has, or had."""
+        free = () if Scope(ALL) in self.held else kinds
+        return tuple(name for names in free if not any(Scope(KIND, name) in self.held for name in names) for name in names)
 
 
 @dataclass(frozen=True, slots=True)

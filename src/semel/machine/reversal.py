@@ -47,6 +47,8 @@ def word_of(effect: Effect, event: j.OfEffect) -> Word | None:
         return Word(effect.version, event.verdict, len(effect.sent), closed, effect.lost_at, effect.conflict)
     if isinstance(event, j.Confirmed) or (isinstance(event, j.Found) and event.verdict != "unavailable"):
         return None  # the provider's, or a person's who says less
+    if isinstance(event, j.Approved | j.Denied):
+        return None  # people have decided anew, maybe about other words: what was sent before is not to be sent in those
     return effect.word
 
 
@@ -83,6 +85,8 @@ def _nothing_to_take_back(effect: Effect) -> str:
             f"no person said that {effect.name} happened: its provider or its sender did, and only a person's verdict can be "
             f"taken back; undo it by its opposite, as a new effect"
         )
+    if effect.denied is not None or effect.approvals:
+        return f"people have decided about {effect.name} since: that stands, and no verdict before it can be taken back"
     return f"no person's verdict on {effect.name} stands: there is nothing to take back (it is {effect.state})"
 
 

@@ -23,7 +23,7 @@ Every end of an attempt makes its submitted effects ambiguous in the same change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from immutables import Map
@@ -31,6 +31,7 @@ from immutables import Map
 from semel.machine import approvals, foreseen, identity, limits, replays, retention
 from semel.machine import effects as e
 from semel.machine import journal as j
+from semel.machine.changing import replace
 from semel.machine.task_commands import (
     Bind,
     Block,
@@ -494,29 +495,30 @@ def apply(task: Task, event: j.Happened, at: int) -> Task:
     """The task after `event`, written at `at` (milliseconds since the Unix epoch). Pure."""
     seq, seen = task.version + 1, limits.last_seen(task.seen, event, at)
     if isinstance(event, j.OfEffect):
-        return _apply_effect(replace(task, version=seq, seen=seen), event, seq, at)
+        return _apply_effect(task, event, seq, seen, at)
     if isinstance(event, j.Pruned):
         return retention.back(Task, event.task)
     change, used = _APPLY.get(type(event)), limits.after(task.used, event, seen)
     return replace(change(task, event) if change else task, version=seq, seen=seen, used=used)
 
 
-def _apply_effect(task: Task, event: j.OfEffect, seq: int, at: int) -> Task:
+def _apply_effect(task: Task, event: j.OfEffect, seq: int, seen: int, at: int) -> Task:
     before = task.effects.get(event.key)
     after = e.apply(before, event, seq, at)
     if after is None:
-        return replace(task, ahead=foreseen.kept(task.ahead, event))
+        return replace(task, version=seq, seen=seen, ahead=foreseen.kept(task.ahead, event))
     names = task.names
     if before is None:
         names = names.set(after.name, names.get(after.name, 0) + (after.generation == 0))
         task = replays.came(task, event.key, after.name, after.generation)
-        task = replace(task, ahead=task.ahead.delete(event.key) if event.key in task.ahead else task.ahead)
+        if event.key in task.ahead:
+            task = replace(task, ahead=task.ahead.delete(event.key))
     key = {event.key}
     in_flight = any(not s.lost for s in after.open)
     waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
     return replace(
-        task, execution=Execution.UNKNOWN if waits else task.execution, effects=task.effects.set(event.key, after), names=names,
-        submitted=task.submitted | key if in_flight else task.submitted - key,
+        task, version=seq, seen=seen, execution=Execution.UNKNOWN if waits else task.execution, names=names,
+        effects=task.effects.set(event.key, after), submitted=task.submitted | key if in_flight else task.submitted - key,
         unknown=task.unknown | key if after.unknown else task.unknown - key,
     )  # fmt: skip
 
