@@ -50,6 +50,9 @@ def checked_data(found: export.Checked) -> dict[str, Json]:
 
 def show_checked(path: Path, found: export.Checked) -> None:
     """For people."""
+    if found.wrong and not (found.rows or found.streams or found.header) and {one.what for one in found.wrong} == {"changed"}:
+        out.verdict(f"BROKEN  {path.name} holds nothing that semel has exported: is it the right file?", "bad")
+        return
     checked = f"{out.count(found.rows, 'row')} in {out.count(found.streams, 'stream')}"
     if not found.wrong:
         signed = f", and {out.count(found.heads, 'signed head')} agree" if found.heads else ""

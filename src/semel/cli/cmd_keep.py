@@ -145,9 +145,7 @@ def restored(
     ] = None,
     went_back_to: Annotated[
         str | None,
-        typer.Option(
-            "--went-back-to", metavar="TIME", help="When the backup was made: 2026-01-31T03:00+01:00.", show_default=False
-        ),
+        typer.Option("--went-back-to", metavar="TIME", help="When the backup was made: 2h, 7d, or a time.", show_default=False),
     ] = None,
     by: ByOpt = None,
     reason: ReasonOpt = "",
