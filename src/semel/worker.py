@@ -26,6 +26,7 @@ from semel.engine.queue import claim, not_taken
 from semel.errors import Misuse, StoreUnavailable
 from semel.machine import tasks
 from semel.machine.pauses import Pause, Pauses
+from semel.machine.words import count
 from semel.model import Refusal
 from semel.store.contract import ClaimedTask, Claims, Fenced
 
@@ -354,7 +355,7 @@ class Worker:
             log.warning("semel: stopping at once")
             logging.shutdown()
             os._exit(130)
-        log.warning("semel: stopping: %d attempt(s) run on for at most %g s", len(self._running), GRACE_SECONDS)
+        log.warning("semel: stopping: still under way: %s, for at most %g s", count(len(self._running), "attempt"), GRACE_SECONDS)
         self.stop()
 
     def stop(self) -> None:
@@ -391,7 +392,7 @@ class Worker:
             one.cancel()
         failed = [error for error in await asyncio.gather(*given, return_exceptions=True) if error is not None]
         if failed:
-            log.warning("semel: %d task(s) could not be given back; others will take them", len(failed))
+            log.warning("semel: %s could not be given back; others will take over", count(len(failed), "task"))
 
     def _flush(self, seconds: float) -> None:
         """Let outcomes land: one whose stream had moved on is decided again behind the first barrier, what follows from

@@ -15,7 +15,7 @@ SAYS = {
         "attempt 1", "broke down: the model's API is down", "attempt 2", "already_done", "refunds made: 1, replies sent: 1",
     ],
     "limits.py": [
-        "attempt 1", "refund, for reason 1.0 -> act_", "limit_reached: refund may happen 1 time(s) per task, and has",
+        "attempt 1", "refund, for reason 1.0 -> act_", "limit_reached: refund may happen 1 time per task, and has",
         "broke down: the model's API is down", "attempt 2", "limit_reached", "dead_lettered: spent 1.05 usd of 1",
         "refunds made: 1",
     ],

@@ -128,7 +128,11 @@ def test_nobody_approves_by_accident(office: Office) -> None:
         (["--by", "ann", "--yes", "--expires", "soon"], 2, "no length of time; write 90s, 30m, 2h or 7d"),
     ):  # fmt: skip
         assert said in words(office.look("approve", key, *args, code=code).stderr), args
-    assert "there is no effect" in office.look("deny", "inv_w", "--by", "ann", code=2).stderr
+    assert (
+        f"this is about one effect; write one of these: wire {key[-8:]}"
+        in office.look("deny", "inv_w", "--by", "ann", code=2).stderr
+    )
+    assert "nobody is here to be asked" in office.look("approve", key, "--by", "ann", "--json", code=2).stderr
     assert office.effect("inv_w", "wire")["version"] == version
 
 
@@ -145,7 +149,9 @@ def test_a_person_at_a_terminal_is_asked(office: Office, typed: str, code: int) 
     key = key_of(office, "inv_w")
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "semel", "approve", key, "--by", "ann"]
-    person = subprocess.Popen(command, env=office.env, cwd=office.folder, stdin=theirs, stdout=subprocess.PIPE, text=True)
+    person = subprocess.Popen(
+        command, env=office.env, cwd=office.folder, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     os.close(theirs)
     os.write(ours, typed.encode())
     said = words(person.communicate(timeout=60)[0])

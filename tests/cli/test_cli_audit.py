@@ -340,3 +340,9 @@ def test_a_stream_that_lost_its_end_is_missed_in_a_whole_export_too(signed: Offi
     to = export(signed)
     found = verified(signed, "--export", str(to), *against(signed), code=1)
     assert [one["what"] for one in found["wrong"]] == ["truncated"]
+
+
+def test_a_file_that_is_no_export_is_said_to_be_none(office: Office) -> None:
+    (office.folder / "notes.txt").write_text("import semel\n" * 40)
+    told = office.look("audit", "verify", "--export", str(office.folder / "notes.txt"), code=1).stdout
+    assert words(told) == "BROKEN notes.txt holds nothing that semel has exported: is it the right file?"

@@ -72,7 +72,7 @@ def test_what_a_provider_said_is_not_taken_back(worked: Office) -> None:
     key = worked.effect("inv_1", "charge")["key"]
     done = worked.look("correct", key, "--by", "bob", "--reason", "too much", code=1)
     assert "only a person's verdict can be taken back; undo it by its opposite" in done.stderr
-    assert "write --reason WHY" in worked.look("correct", key, "--by", "bob", code=2).stderr
+    assert "write --reason 'that receipt" in worked.look("correct", key, "--by", "bob", code=2).stderr
 
 
 def test_a_conflict_stays_unknown(office: Office) -> None:
@@ -155,11 +155,10 @@ def test_a_decision_that_is_not_one_changes_nothing(worked: Office, args: list[s
 
 def test_only_an_effect_is_resolved(worked: Office) -> None:
     key = worked.effect("inv_cut", "post")["key"]
-    assert (
-        f"a verdict is about one effect; unknown: post {key[-8:]}"
-        in worked.look("resolve", "inv_cut", "--not-found", "--by", "ann", code=2).stderr
-    )
-    assert "it has none that is unknown" in worked.look("resolve", "inv_1", "--not-found", "--by", "ann", code=2).stderr
+    said = worked.look("resolve", "inv_cut", "--not-found", "--by", "ann", code=2).stderr
+    assert "'inv_cut' is a task, and this is about one effect; write one of these: " in said
+    assert f"post {key[-8:]} (ambiguous)" in said
+    assert "(confirmed)" in worked.look("resolve", "inv_1", "--not-found", "--by", "ann", code=2).stderr
     assert "there is no task and no effect" in worked.look("resolve", "sml_none", "--not-found", "--by", "ann", code=2).stderr
 
 

@@ -130,7 +130,7 @@ def test_unknown_says_what_is_needed_and_what_to_type(worked: Office) -> None:
 def test_dead_letters_say_why_and_what_was_done(worked: Office) -> None:
     shown = worked.look("dead").stdout
     assert shown.startswith("DEAD LETTERS  2 letters are here.")
-    assert "failed 2 time(s): ValueError: the printer is on fire" in shown
+    assert "failed 2 times: ValueError: the printer is on fire" in shown
     assert "2 failures, no crashes" in shown
     assert f"charge [{worked.effect('inv_s', 'charge')['key'][-8:]}] confirmed" in shown
     assert f"semel replay {worked.task('inv_s')['id'][-8:]} --by YOU" in shown

@@ -30,7 +30,7 @@ def test_what_is_pruned_is_exported_and_still_shown_and_whole(office: Office) ->
     assert "rows before this one were exported and pruned by ann" in why
     assert [line for line in [*shown.splitlines(), *told.splitlines()] if len(line) > 80] == []
     assert office.look("verify").stdout.startswith("WHOLE ")
-    again = office.json("prune", *AGE, "--export", "old.jsonl", "--by", "ann", "--yes")
+    again = office.json("prune", *AGE, "--export", str(office.folder / "old.jsonl"), "--by", "ann", "--yes")
     assert again["tasks"] == again["keys"] == again["rows"] == 0
 
 
@@ -38,7 +38,7 @@ def test_a_dry_run_says_how_much(office: Office) -> None:
     found = office.json("prune", *AGE, "--by", "ann", "--dry-run")
     assert found["dry_run"] and found["tasks"] > 1 and found["keys"] == 1 and found["export"] is None
     assert set(found) == {"dry_run", "tasks", "keys", "rows", "stayed", "export"}
-    assert f"Would prune {found['tasks']} tasks and 1 shared key" in office.look("prune", *AGE, "--by", "ann", "--dry-run").stdout
+    assert f"WOULD PRUNE  {found['tasks']} tasks and 1 tenant-scoped key" in office.look("prune", *AGE, "--dry-run").stdout
     dead = office.json("prune", *AGE, "--by", "ann", "--dry-run", "--dead", "--reason", "given up")
     assert dead["tasks"] > found["tasks"]
     assert office.json("prune", "--older-than", "90d", "--by", "ann", "--dry-run")["tasks"] == 0
@@ -46,7 +46,7 @@ def test_a_dry_run_says_how_much(office: Office) -> None:
 
 def test_what_is_missing_is_said(office: Office) -> None:
     for args, said in (
-        (AGE, "needs a name"), ((*AGE, "--by", "ann"), "nobody is here to be asked"),
+        (AGE, "needs a name"), ((*AGE, "--by", "ann", "--export", "x"), "nobody is here to be asked"),
         ((*AGE, "--by", "ann", "--yes"), "exported first"), (("--older-than", "soon", "--by", "ann"), "is no length of time"),
         ((*AGE, "--by", "ann", "--dead", "--dry-run"), "on record why"),
     ):  # fmt: skip
@@ -62,5 +62,5 @@ def test_it_asks_first_and_a_no_is_a_no(office: Office) -> None:
     told, _ = asked.communicate(timeout=60)
     os.close(leader)
     os.close(follower)
-    assert asked.returncode == 1 and "Would prune" in told and told.endswith("Nothing was pruned.\n")
+    assert asked.returncode == 1 and "WOULD PRUNE" in told and told.endswith("Nothing was pruned.\n")
     assert not (office.folder / "old.jsonl").exists()

@@ -31,7 +31,7 @@ def test_the_verdict_comes_first(worked: Office) -> None:
     said = {
         "inv_1": "DONE  bill inv_1 succeeded on attempt 1: 4 effects confirmed.",
         "inv_cut": "BLOCKED  bill inv_cut waits for a person: nobody but a person can tell.",
-        "inv_s": "DEAD-LETTERED  spoil inv_s: failed 2 time(s): ValueError: the printer is on fire.",
+        "inv_s": "DEAD-LETTERED  spoil inv_s: failed 2 times: ValueError: the printer is on fire.",
         worked.effect("inv_1", "charge")["key"]: "CONFIRMED  charge of bill inv_1 happened: its own answer says so.",
         worked.effect("inv_cut", "post")["key"]: "UNKNOWN  Nobody can tell yet whether post of bill inv_cut happened;",
         worked.effect("inv_cut", "mail")["key"]: "CONFIRMED  mail of bill inv_cut happened: lookup find_mail found it.",

@@ -59,7 +59,7 @@ def test_a_signal_stops_gracefully(fresh: Office, number: int) -> None:
     worker = fresh.start("worker", "clerk:app")
     until(lambda: fresh.world, "the effect is in mid-call")
     worker.send_signal(number)
-    until(lambda: "stopping: 1 attempt(s) run on" in fresh.log(), "the worker drains")
+    until(lambda: "stopping: still under way: 1 attempt" in fresh.log(), "the worker drains")
     (fresh.folder / "world").open("a", encoding="utf-8").write("released\n")
     assert worker.wait(timeout=60) == 0
     assert fresh.task("inv_1")["execution"] == "succeeded"

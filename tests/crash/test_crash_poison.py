@@ -64,9 +64,9 @@ def test_poison_becomes_a_dead_letter_within_its_limits_and_a_thousand_behind_it
 
     until("all poison is given up", over, 60)
     whys = {kind: lab.task(ref).why for kind, ref in poison.items()}
-    assert whys["rejected"] == "failed 4 time(s): ValueError: this will never do"
-    assert whys["deadly"] == "its worker died 3 time(s) while running it, the last time alone"
-    assert whys["creative"] == "failed 4 time(s): RuntimeError: the customer is still unhappy"
+    assert whys["rejected"] == "failed 4 times: ValueError: this will never do"
+    assert whys["deadly"] == "its worker died 3 times while running it, the last time alone"
+    assert whys["creative"] == "failed 4 times: RuntimeError: the customer is still unhappy"
     assert whys["obsessed"].startswith("spent 0.") and whys["obsessed"].endswith(" usd of 0.50")
     assert [line for _, line in lab.diary() if line.startswith("deadly")] == ["deadly 1", "deadly 2", "deadly 3"]
     assert lab.events(poison["creative"], "declined"), "it was told, and did not hear"

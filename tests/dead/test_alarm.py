@@ -51,7 +51,7 @@ def test_it_is_said_at_first_when_there_is_more_and_when_it_is_too_old(said: Any
     room = Room()
     room.hear(2, age=90_000)
     assert said() == [
-        "semel: 2 effect(s) are unknown, 1 for a person to settle, the oldest for 0:01:30; their tasks start nothing else: "
+        "semel: unknown: 2 effects, 1 for a person to settle, the oldest for 0:01:30; their tasks start nothing else: "
         "semel unknown"
     ]
     room.hear(3)
@@ -77,7 +77,7 @@ def test_it_is_said_at_first_when_there_is_more_and_when_it_is_too_old(said: Any
 def test_of_very_many_not_every_one_is_looked_at(said: Any) -> None:
     room = Room()
     room.hear(1000)
-    assert "1000 or more effect(s) are unknown, 99 or more for a person" in said()[0] and room.questions == 100
+    assert "unknown: 1000 or more effects, 99 or more for a person" in said()[0] and room.questions == 100
 
 
 def test_the_age_is_set_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,4 +109,4 @@ def test_a_worker_says_so_when_it_starts(said: Any) -> None:
         h.advance(timedelta(hours=2))
         h.run()
         (words,) = said()
-        assert words.startswith("semel: 1 effect(s) are unknown, 1 for a person to settle, the oldest for 2:00:00")
+        assert words.startswith("semel: unknown: 1 effect, 1 for a person to settle, the oldest for 2:00:00")

@@ -58,7 +58,7 @@ def test_so_many_new_keys_and_no_more() -> None:
     assert code(bench, bench.intend(K3, name="charge")) == "limit_reached", "a name that is left out may have none"
     bench.do(bench.intend(K3, name="mail"))
     refusal = t.decide(bench.task, bench.intend("sml_4", name="mail"))
-    assert isinstance(refusal, Refusal) and refusal.message == "more than was forecast at replay: mail may be new 1 time(s)"
+    assert isinstance(refusal, Refusal) and refusal.message == "more than was forecast at replay: mail may be new 1 time"
 
 
 def test_what_is_on_record_is_not_new() -> None:

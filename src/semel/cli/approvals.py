@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from rich.text import Text
@@ -22,21 +19,9 @@ from semel.machine.projection import TaskRow
 from semel.model import Delivery, EffectView, Execution, Json
 
 INDENT = 12
-_LENGTH = re.compile(r"(\d+)([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 # --- what was typed -------------------------------------------------------------------------------------------------
-
-
-def length_of(text: str | None, option: str = "--expires") -> timedelta | None:
-    """A length of time: 90s, 30m, 2h, 7d. Raises `Misuse`."""
-    if text is None:
-        return None
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None or not int(found[1]):
-        raise Misuse(f"{option} {out.clipped(text, 40)!r} is no length of time; write 90s, 30m, 2h or 7d")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 def edit_of(text: str | None) -> Mapping[str, Any] | None:
@@ -50,16 +35,6 @@ def edit_of(text: str | None) -> Mapping[str, Any] | None:
     if not isinstance(edit, dict) or not edit:
         raise Misuse("--edit names arguments and their new values; write --edit '{\"cents\": 1200}'")
     return edit
-
-
-def confirmed(yes: bool) -> bool:
-    """Whether they mean it. Raises `Misuse` where nobody can be asked."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise Misuse("an approval sends what is shown, and nobody is here to be asked; look first (semel approvals), then --yes")
-    out.console().print("Approve exactly this? [y/N] ", end="")
-    return input().strip().lower() in ("y", "yes")
 
 
 # --- what waits -----------------------------------------------------------------------------------------------------
@@ -116,7 +91,7 @@ def listed(desk: Desk, found: Sequence[tuple[EffectView, e.Effect, TaskRow | Non
 
 def subject(desk: Desk, text: str, tenant: str) -> Subject:
     """The effect that is decided about. Raises `Misuse`."""
-    return decide.subject(desk, text, tenant, among=("effect",))
+    return decide.subject(desk, text, tenant)
 
 
 def show_edit(s: Subject, edit: Mapping[str, Any] | None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import datetime
 from pathlib import Path
 
 from semel.cli import output as out
@@ -19,16 +18,6 @@ from semel.model import Json
 def now_ms() -> int:
     """Of this machine's clock: what is written here is for operators, and decides nothing."""
     return int(time.time() * 1000)
-
-
-def moment_of(option: str, text: str | None) -> int | None:
-    """A time, as milliseconds since the Unix epoch; without a zone it is local. Raises `Misuse`."""
-    if text is None:
-        return None
-    try:
-        return int(datetime.fromisoformat(text.strip()).timestamp() * 1000)
-    except ValueError:
-        raise Misuse(f"{option} {out.clipped(text, 40)!r} is no time; write it so: 2026-01-31T03:00+01:00") from None
 
 
 def asked_of(desk: Desk, tenant: str | None, task: str | None, since: int | None, until: int | None) -> export.Asked:
@@ -61,6 +50,9 @@ def checked_data(found: export.Checked) -> dict[str, Json]:
 
 def show_checked(path: Path, found: export.Checked) -> None:
     """For people."""
+    if found.wrong and not (found.rows or found.streams or found.header) and {one.what for one in found.wrong} == {"changed"}:
+        out.verdict(f"BROKEN  {path.name} holds nothing that semel has exported: is it the right file?", "bad")
+        return
     checked = f"{out.count(found.rows, 'row')} in {out.count(found.streams, 'stream')}"
     if not found.wrong:
         signed = f", and {out.count(found.heads, 'signed head')} agree" if found.heads else ""

@@ -42,8 +42,8 @@ cli = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-WORK, LOOK, DECIDE = "Run", "Look", "Decide (every decision is on record, with a name)"
-KEEP = "Look after the store"
+WORK, LOOK, DECIDE = "Run", "Look", "Decide (on record, with a name)"
+PAUSE, KEEP = "Pause (a queue, a kind of tasks, or everything)", "Look after the store"
 
 
 @cli.callback(invoke_without_command=True)

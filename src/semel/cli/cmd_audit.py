@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import audit, output, reach, verify
+from semel.cli import audit, output, reach, typed, verify
 from semel.cli.base import FOUND_WRONG, KEEP, cli, opened
 from semel.cli.options import JsonOpt, StoreOpt
 from semel.engine import export, heads
 from semel.errors import Misuse
 
 group = typer.Typer(
-    name="audit", help="Whether the record is the true one; a copy of it for others.", no_args_is_help=True,
+    name="audit", help="Prove that the record is the true one; export it.", no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 cli.add_typer(group, name="audit", rich_help_panel=KEEP)
@@ -78,17 +78,17 @@ def export_all(
         typer.Option("--task", metavar="TASK", help="One task, and the keys that it shares.", show_default=False),
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="From then on: 2026-01-31T03:00+01:00.", show_default=False)
+        str | None, typer.Option("--since", metavar="TIME", help="From then on: 2h, 7d, or a time.", show_default=False)
     ] = None,
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Before then.", show_default=False)] = None,
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Write the journal into a file, a line a row.
+    """Write the journal into a file, a line for each row.
 
     It is checked without a database: semel audit verify --export FILE. It holds what the effects were called with.
     """
-    times = audit.moment_of("--since", since), audit.moment_of("--until", until)
+    times = typed.ms_of("--since", since), typed.ms_of("--until", until)
     with opened(store, tenant or "default", task is None) as app:
         desk = app.runtime.desk
         streams, rows = audit.exported(desk, to, audit.asked_of(desk, tenant, task, *times))
@@ -111,7 +111,7 @@ def sign_heads(
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Sign where every stream stands now, to be compared later.
+    """Sign where every stream stands, to compare later.
 
     Verify first: what was changed before is signed as it is. Keep the file outside of the store.
     """

@@ -10,9 +10,22 @@ import typer
 
 from semel import verbs
 from semel.app import App
-from semel.cli import cost, dead, decide, identity, output, reach
+from semel.cli import cost, dead, decide, identity, output, reach, typed
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
-from semel.cli.options import AppOpt, ByOpt, JsonOpt, KeyArg, ReasonOpt, SeenOpt, StoreOpt, TenantOpt
+from semel.cli.options import (
+    AppOpt,
+    ByOpt,
+    DryOpt,
+    JsonOpt,
+    KeyArg,
+    KindOpt,
+    QueueOpt,
+    ReasonOpt,
+    SeenOpt,
+    StoreOpt,
+    TenantOpt,
+    YesOpt,
+)
 from semel.engine.dead import Handled, batch_of
 from semel.errors import Misuse
 from semel.model import DeadLetters, EffectState
@@ -21,8 +34,6 @@ MaybeTask = Annotated[
     str | None, typer.Argument(metavar="TASK", help="A task's id (or its end), or its key.", show_default=False)
 ]
 DeadOpt = Annotated[bool, typer.Option("--dead", metavar="", help="Instead of one task: all dead letters of a filter.")]
-KindOpt = Annotated[str, typer.Option("--kind", metavar="NAME", help="Only of this kind.", show_default=False)]
-QueueOpt = Annotated[str, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)]
 WhyOpt = Annotated[str, typer.Option("--why", metavar="TEXT", help="Only if the reason holds this.", show_default=False)]
 SinceOpt = Annotated[
     str | None, typer.Option("--since", metavar="TIME", help="Given up since then: 2h, 7d, or a time.", show_default=False)
@@ -32,8 +43,6 @@ EffectOpt = Annotated[
     str, typer.Option("--effect", metavar="STATE", help=f"With an effect that is {', '.join(EffectState)}.", show_default=False)
 ]
 MaybeLimit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most so many.", show_default=False)]
-DryOpt = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only say what would happen.")]
-YesOpt = Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask whether you mean it.")]
 
 
 def _app(target: str | None, store: str, tenant: str) -> AbstractContextManager[App]:
@@ -95,15 +104,17 @@ def replay(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:  # fmt: skip
-    """Run an ended task again, or many dead letters: same task, same keys.
+    """Run an ended task again, or many dead letters.
 
-    Effects on record are returned, never repeated.
+    The same task, with the same keys. Effects on record are returned, never repeated.
     """
     which, most = dead.filter_of(kind, queue, why, since, until, effect), dead.at_most_of(at_most or ())
     _one_or_many(task, many, which)
     name, as_whom = by if dry_run else decide.who(by), identity.from_options(anew or ())
     if many and as_whom:
         raise Misuse("--identity goes with one task: what is bound differs from task to task")
+    if many and not dry_run:
+        typed.can_ask(yes, as_json, "--dry-run")
     with _app(target, store, tenant) as app:
         if task is not None:
             _replay_one(app, task, tenant, name, from_step, reason, most, bool(as_forecast), as_whom, dry_run, as_json)
@@ -156,7 +167,7 @@ def _replay_one(
 
 def _handle(app: App, verb: str, by: str, yes: bool, as_json: bool, act: Callable[[Any], Handled]) -> None:
     """Ask, do it, and say what came of it. Exit code 1: some were refused, or nobody meant it."""
-    if not dead.confirmed("Do exactly this?", yes):
+    if not (yes or typed.confirmed("Do exactly this?")):
         output.say("Nothing was done.")
         raise typer.Exit(FOUND_WRONG)
     with output.progress(verb) as looked:
@@ -187,15 +198,17 @@ def purge(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Give up dead letters for good: they leave the list.
+    """Give up a dead letter for good, or many.
 
-    Their record, their keys and their results stay.
+    It leaves the list; its record, its keys and its results stay.
     """
     which = dead.filter_of(kind, queue, why, since, until, effect)
     _one_or_many(task, many, which)
     name = by if dry_run else decide.who(by)
     if not dry_run and not reason.strip():
         raise Misuse("a purge is for good and needs a reason; write --reason 'the customer has left'")
+    if many and not dry_run:
+        typed.can_ask(yes, as_json, "--dry-run")
     with opened(store, tenant) as app:
         if task is not None and not dry_run:
             found = reach.find(app.runtime.desk.store, task, tenant, among=("task",))
@@ -231,14 +244,16 @@ def renew(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Let an effect that provably did not happen be tried anew.
+    """Let what provably did not happen be tried anew.
 
     Its next call has a key of its own: a new generation.
     """
     name = decide.who(by)
+    if not reason.strip():
+        raise Misuse("a new generation may be a second try, and it is on record why; write --reason 'the account is open again'")
     with opened(store, tenant) as app:
         desk = app.runtime.desk
-        before = decide.subject(desk, key, tenant, ("effect",))
+        before = decide.subject(desk, key, tenant)
         if not as_json:
             decide.present(desk, before)
         version = before.version if seen is None else seen

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from semel.cli import approvals, correction, decide, output, reach, restore
+from semel.cli import approvals, correction, decide, output, reach, typed
 from semel.cli.base import DECIDE, FOUND_WRONG, cli, opened
 from semel.cli.options import (
     AppOpt,
@@ -18,9 +18,9 @@ from semel.cli.options import (
     StoreOpt,
     TaskArg,
     TenantOpt,
+    YesOpt,
 )
 from semel.errors import Misuse
-from semel.machine import epochs
 from semel.model import Execution
 
 
@@ -80,7 +80,7 @@ def approve(
         str | None,
         typer.Option("--expires", metavar="TIME", help="It holds so long: 90s, 30m, 2h, 7d.", show_default=False),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask whether you mean it.")] = False,
+    yes: YesOpt = False,
     seen: SeenOpt = None,
     target: AppOpt = None,
     store: StoreOpt = reach.DEFAULT_STORE,
@@ -91,14 +91,15 @@ def approve(
 
     It is refused if the effect has moved on since it was shown.
     """
-    name, change, length = decide.who(by), approvals.edit_of(edit), approvals.length_of(expires)
+    name, change, length = decide.who(by), approvals.edit_of(edit), typed.length_of("--expires", expires)
+    typed.can_ask(yes, as_json, "semel approvals")
     with opened(store, tenant) if target is None else reach.closing(reach.load_app(target)) as app:
         desk = app.runtime.desk
         before = approvals.subject(desk, key, tenant)
         if not as_json:
             decide.present(desk, before)
             approvals.show_edit(before, change)
-        if not approvals.confirmed(yes):
+        if not (yes or typed.confirmed("Approve exactly this?")):
             output.say("Nothing was approved.")
             raise typer.Exit(FOUND_WRONG)
         app.review.approve(
@@ -157,7 +158,7 @@ def correct(
     """
     name = decide.who(by)
     if not reason.strip():
-        raise Misuse("a correction is on record for ever, and says what was wrong: write --reason WHY")
+        raise Misuse("a correction is on record for ever, and says what was wrong; write --reason 'that receipt is of inv_7'")
     with opened(store, tenant) as app:
         desk = app.runtime.desk
         before = approvals.subject(desk, key, tenant)
@@ -201,69 +202,3 @@ def cancel(
             f"{data['kind']} {data['key']} ({found.id}) will be cancelled, by {name}: it starts nothing more, and ends when "
             f"what is under way or unknown is settled."
         )
-
-
-@cli.command("restore", rich_help_panel=DECIDE)
-def restored(
-    old_is_down: Annotated[
-        bool,
-        typer.Option(
-            "--old-is-down",
-            metavar="",
-            help="The store was restored or failed over, and the old one is down for good: begin a new epoch.",
-        ),
-    ] = False,
-    close_window: Annotated[
-        bool,
-        typer.Option(
-            "--close-window", metavar="", help="All that was lost is enqueued again: tasks that come from now on are new."
-        ),
-    ] = False,
-    lift_doubt: Annotated[
-        bool, typer.Option("--lift-doubt", metavar="", help="Nothing that the store forgot is to be looked for any more.")
-    ] = False,
-    watch: Annotated[
-        bool,
-        typer.Option("--watch", metavar="", help="Watch here until claims may be given; else the first worker does."),
-    ] = False,
-    above: Annotated[
-        int | None,
-        typer.Option("--above", metavar="N", help="The new epoch must be above this one.", show_default=False),
-    ] = None,
-    went_back_to: Annotated[
-        str | None,
-        typer.Option(
-            "--went-back-to", metavar="TIME", help="When the backup was made: 2026-01-31T03:00+01:00.", show_default=False
-        ),
-    ] = None,
-    by: ByOpt = None,
-    reason: ReasonOpt = "",
-    store: StoreOpt = reach.DEFAULT_STORE,
-    as_json: JsonOpt = False,
-) -> None:
-    """Whether the store went back, and what follows from it.
-
-    It does when it is restored from a backup, say. Without an option it only looks. Exit code 1: it went back, and nobody has
-    said so yet.
-    """
-    if old_is_down + close_window + lift_doubt + watch > 1:
-        raise Misuse("one statement at a time; write --old-is-down, then --watch, --close-window, --lift-doubt")
-    if above is not None and not old_is_down:
-        raise Misuse("--above goes with --old-is-down: a new epoch begins above it")
-    if went_back_to is not None and not old_is_down:
-        raise Misuse("--went-back-to goes with --old-is-down: it says what the new epoch may have forgotten")
-    with reach.store_at(store, None) as app:
-        if old_is_down:
-            restore.began_by_hand(app, by, reason, above, went_back_to)
-        elif close_window:
-            restore.decided(app, epochs.Close(reason), by, reason)
-        elif lift_doubt:
-            restore.decided(app, epochs.Lift(reason), by, reason)
-        elif watch:
-            restore.watched(app, lambda words: None if as_json else output.say(words))
-        found = restore.look(app)
-    if as_json:
-        output.emit(restore.as_data(found))
-    else:
-        restore.show(found)
-    raise typer.Exit(FOUND_WRONG if found.missing else 0)

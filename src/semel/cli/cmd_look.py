@@ -13,7 +13,9 @@ from semel.cli.options import (
     AllOpt,
     AnyArg,
     JsonOpt,
+    KindOpt,
     LimitOpt,
+    QueueOpt,
     StoreOpt,
     TaskArg,
     TenantOpt,
@@ -28,8 +30,8 @@ def tasks(
     all_tenants: AllOpt = False,
     delivery: Annotated[str, typer.Option("--delivery", metavar="STATE", help=", ".join(Delivery), show_default=False)] = "",
     execution: Annotated[str, typer.Option("--execution", metavar="STATE", help=", ".join(Execution), show_default=False)] = "",
-    kind: Annotated[str, typer.Option("--kind", metavar="NAME", help="Only tasks of this name.", show_default=False)] = "",
-    queue: Annotated[str, typer.Option("--queue", metavar="NAME", help="Only of this queue.", show_default=False)] = "",
+    kind: KindOpt = "",
+    queue: QueueOpt = "",
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
@@ -47,7 +49,7 @@ def tasks(
 def show_task(
     task: TaskArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
 ) -> None:
-    """A task's three ledgers: delivery, execution, effects."""
+    """Show a task's three ledgers: delivery, execution, effects."""
     with opened(store, tenant) as app:
         desk = app.runtime.desk
         shown = show.read(desk, reach.task_of(desk.store, reach.find(desk.store, task, tenant)))
@@ -61,7 +63,7 @@ def show_task(
 def tell_why(
     what: AnyArg, store: StoreOpt = reach.DEFAULT_STORE, tenant: TenantOpt = "default", as_json: JsonOpt = False
 ) -> None:
-    """The story of a task or an effect, in plain sentences.
+    """Tell the story of a task or an effect, in sentences.
 
     It is told from the journal; the verdict comes first.
     """
@@ -82,9 +84,9 @@ def unknown(
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
-    """Effects that may or may not have happened, and what each needs.
+    """List effects that may or may not have happened.
 
-    The unknown-work queue, oldest first.
+    The unknown-work queue, oldest first, and what each needs.
     """
     with opened(store, tenant, all_tenants) as app:
         desk = app.runtime.desk
@@ -105,7 +107,7 @@ def dead(
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
-    """Dead letters: why they were given up, and what their effects did."""
+    """List dead letters: why, and what their effects did."""
     with opened(store, tenant, all_tenants) as app:
         found = letters.letters(app, None if all_tenants else tenant, limit)
         if as_json:
@@ -122,7 +124,7 @@ def waiting_approvals(
     limit: LimitOpt = 50,
     as_json: JsonOpt = False,
 ) -> None:
-    """Effects that people must approve, with what would be sent."""
+    """List what waits for approval, and what would be sent."""
     with opened(store, tenant, all_tenants) as app:
         found = approvals.waiting(app, None if all_tenants else tenant, limit)
         if as_json:
@@ -133,9 +135,9 @@ def waiting_approvals(
 
 @cli.command("verify", rich_help_panel=LOOK)
 def verify_store(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
-    """Prove that the journal is whole and the tables are what it says.
+    """Prove that the record is whole: journal and tables.
 
-    Of every tenant. The exit code is 1 if anything is wrong.
+    Of every tenant; semel audit verify is the same, and compares with signed heads. The exit code is 1 if anything is wrong.
     """
     with opened(store, "", True) as app, output.progress("streams checked") as looked:
         report = verify.verify(app.runtime.desk.store, looked)
@@ -153,7 +155,7 @@ def show_stats(
     all_tenants: AllOpt = False,
     as_json: JsonOpt = False,
 ) -> None:
-    """What needs people, then the three ledgers, then the queues.
+    """Count what needs people, the three ledgers, the queues.
 
     It counts every task and effect.
     """

@@ -7,25 +7,25 @@ from typing import Annotated
 import typer
 
 from semel.cli import decide, output, pauses, reach
-from semel.cli.base import DECIDE, FOUND_WRONG, LOOK, cli, opened
+from semel.cli.base import FOUND_WRONG, PAUSE, cli, opened
 from semel.cli.options import ByOpt, JsonOpt, ReasonOpt, StoreOpt
 
-QueueOpt = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Tasks of this queue.", show_default=False)]
-KindOpt = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Tasks of this name.", show_default=False)]
+OneQueue = Annotated[str | None, typer.Option("--queue", metavar="NAME", help="Tasks of this queue.", show_default=False)]
+OneKind = Annotated[str | None, typer.Option("--kind", metavar="NAME", help="Tasks of this kind.", show_default=False)]
 EveryOpt = Annotated[bool, typer.Option("--all", metavar="", help="All tasks.")]
 
 
-@cli.command(rich_help_panel=DECIDE)
+@cli.command(rich_help_panel=PAUSE)
 def pause(
-    queue: QueueOpt = None,
-    kind: KindOpt = None,
+    queue: OneQueue = None,
+    kind: OneKind = None,
     everything: EveryOpt = False,
     by: ByOpt = None,
     reason: ReasonOpt = "",
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Let workers claim nothing of a queue or a kind; what runs goes on."""
+    """Let workers begin nothing of it; what runs goes on."""
     what, name = pauses.scope(queue, kind, everything), decide.who(by)
     with opened(store, "", True) as app:
         app.review.pause(by=name, reason=reason, everything=everything, **pauses.given(what))
@@ -36,17 +36,17 @@ def pause(
             pauses.listed(app.runtime.desk, held)
 
 
-@cli.command(rich_help_panel=DECIDE)
+@cli.command(rich_help_panel=PAUSE)
 def resume(
-    queue: QueueOpt = None,
-    kind: KindOpt = None,
+    queue: OneQueue = None,
+    kind: OneKind = None,
     everything: EveryOpt = False,
     by: ByOpt = None,
     reason: ReasonOpt = "",
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Let workers claim again what was paused by that name."""
+    """Let workers begin it again."""
     what, name = pauses.scope(queue, kind, everything), decide.who(by)
     with opened(store, "", True) as app:
         app.review.resume(by=name, reason=reason, everything=everything, **pauses.given(what))
@@ -60,9 +60,9 @@ def resume(
             pauses.listed(app.runtime.desk, left)
 
 
-@cli.command("paused", rich_help_panel=LOOK)
+@cli.command("paused", rich_help_panel=PAUSE)
 def what_is_paused(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = False) -> None:
-    """What is paused, by whom, and what of it still runs."""
+    """List what is paused, by whom, and what still runs."""
     with opened(store, "", True) as app:
         held = app.review.paused()
         if as_json:
@@ -71,10 +71,10 @@ def what_is_paused(store: StoreOpt = reach.DEFAULT_STORE, as_json: JsonOpt = Fal
             pauses.listed(app.runtime.desk, held)
 
 
-@cli.command(rich_help_panel=DECIDE)
+@cli.command(rich_help_panel=PAUSE)
 def drain(
-    queue: QueueOpt = None,
-    kind: KindOpt = None,
+    queue: OneQueue = None,
+    kind: OneKind = None,
     everything: EveryOpt = False,
     seconds: Annotated[float, typer.Option("--seconds", min=0, metavar="S", help="Wait so long at most.")] = 600.0,
     by: ByOpt = None,
@@ -82,7 +82,7 @@ def drain(
     store: StoreOpt = reach.DEFAULT_STORE,
     as_json: JsonOpt = False,
 ) -> None:
-    """Pause it, and wait until nothing of it runs any more.
+    """Pause it, and wait until nothing of it runs.
 
     Before a deploy, say. Exit code 1: something still runs. It stays paused: semel resume.
     """

@@ -53,7 +53,7 @@ def prove(
     tenant: TenantOpt = "default",
     as_json: JsonOpt = False,
 ) -> None:
-    """Whether a value is the one that was redacted.
+    """Say whether a value is the one that was redacted.
 
     It is read from standard input: text, or JSON. Needs the key in SEMEL_REDACTION_KEY. Exit code 1: it is another.
     """

@@ -60,7 +60,7 @@ def enqueue(
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="K", help="Instead of the key that its intent gives.", show_default=False),
+        typer.Option("--key", metavar="KEY", help="Instead of the key that its intent gives.", show_default=False),
     ] = None,
     tenant: Annotated[
         str | None,
@@ -108,7 +108,7 @@ def demo(
         typer.Option("--seconds", min=1, metavar="S", help="At most so long.", show_default=False),
     ] = None,
 ) -> None:
-    """An agent at work while its workers are killed and frozen.
+    """Watch an agent whose workers are killed and frozen.
 
     What really happened is counted at the provider.
     """

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
 from typing import Any
 
 from rich.text import Text
@@ -14,6 +11,7 @@ from rich.text import Text
 from semel.app import App
 from semel.cli import cost as costs
 from semel.cli import output as out
+from semel.cli import typed
 from semel.cli.decide import Subject
 from semel.cli.reach import Found
 from semel.cli.show import Shown, read
@@ -26,25 +24,9 @@ from semel.model import DeadLetters, Delivery, EffectState, Json, Ref
 
 INDENT = 12
 LISTED = 20  # refusals that are shown; --json has them all
-_AGO = re.compile(r"(\d+)([smhd])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
 # --- what was typed -------------------------------------------------------------------------------------------------
-
-
-def moment_of(option: str, text: str | None) -> datetime | None:
-    """A time, or how long ago: 2026-01-31T03:00+01:00, 2h, 7d. Raises `Misuse`."""
-    if text is None:
-        return None
-    ago = _AGO.fullmatch(text.strip())
-    if ago is not None:
-        return datetime.now().astimezone() - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
-    try:
-        then = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise Misuse(f"{option} {out.clipped(text, 40)!r} is no time; write 2h or 7d (ago), or 2026-01-31T03:00+01:00") from None
-    return then.astimezone()  # without a zone: local time
 
 
 def at_most_of(given: Sequence[str]) -> dict[str, int] | None:
@@ -56,16 +38,6 @@ def at_most_of(given: Sequence[str]) -> dict[str, int] | None:
             raise Misuse(f"--at-most {out.clipped(text, 40)!r} is no limit; write --at-most send_invoice=1")
         limits[name] = int(number)
     return limits or None
-
-
-def confirmed(question: str, yes: bool) -> bool:
-    """Whether they mean it. Raises `Misuse` where nobody can be asked."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise Misuse("this acts on many tasks, and nobody is here to be asked; look first (--dry-run), then --yes")
-    out.console().print(f"{question} [y/N] ", end="")
-    return input().strip().lower() in ("y", "yes")
 
 
 # --- semel dead -----------------------------------------------------------------------------------------------------
@@ -225,7 +197,12 @@ def handled(done: Handled, verb: str, by: str, workers: bool) -> None:
 def filter_of(kind: str, queue: str, why: str, since: str | None, until: str | None, effect: str) -> DeadLetters:
     """The filter that was typed. Raises `Misuse`."""
     return DeadLetters(
-        kind=kind, queue=queue, why=why, since=moment_of("--since", since), until=moment_of("--until", until), effect=effect
+        kind=kind,
+        queue=queue,
+        why=why,
+        since=typed.moment_of("--since", since),
+        until=typed.moment_of("--until", until),
+        effect=effect,
     )
 
 

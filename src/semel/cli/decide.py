@@ -19,6 +19,8 @@ from semel.machine import effects as e
 from semel.machine.projection import EffectRow, TaskRow
 from semel.model import Confirmed, Conflict, EffectState, Json, NotFound, Verdict
 
+FEW = 6  # effects of a task that are named to whoever named the task
+
 
 def strict_json(text: str) -> Any:
     """The value of a JSON text. Raises ValueError for anything else, NaN included."""
@@ -77,12 +79,9 @@ def subject(desk: Desk, text: str, tenant: str, among: tuple[str, ...] = ("task"
     """The effect that `text` names. Raises `Misuse`."""
     found = find(desk.store, text, tenant, among=among)
     if found.what == "task":
-        waiting = [row for row in desk.store.unknown(tenant, limit=1000) if row.task == found.id]
-        listed = ", ".join(f"{row.name} {out.short(row.key)}" for row in waiting[:6])
-        raise Misuse(
-            f"{text!r} is a task, and a verdict is about one effect; "
-            + (f"unknown: {listed}" if waiting else "it has none that is unknown")
-        )
+        its = [f"{x.name} {out.short(x.key)} ({x.state})" for x, _, _ in show.read(desk, found).effects]
+        which = f"write one of these: {', '.join(its[:FEW])}{', ...' if its[FEW:] else ''}" if its else "it has none on record"
+        raise Misuse(f"{text!r} is a task, and this is about one effect; {which}")
     assert isinstance(found.row, EffectRow)
     with_rows = desk.store.rows(found.tenant, found.row.stream)
     teller = why.teller(desk, found.tenant, found.row.task)

@@ -29,3 +29,8 @@ AppOpt = Annotated[
     str | None,
     typer.Option("--app", metavar="MODULE:app", help="Its code, to check what you write; its store is used.", show_default=False),
 ]
+
+YesOpt = Annotated[bool, typer.Option("--yes", metavar="", help="Do not ask whether you mean it.")]
+DryOpt = Annotated[bool, typer.Option("--dry-run", metavar="", help="Only say what would happen.")]
+KindOpt = Annotated[str, typer.Option("--kind", metavar="NAME", help="Only tasks of this kind.", show_default=False)]
+QueueOpt = Annotated[str, typer.Option("--queue", metavar="NAME", help="Only tasks of this queue.", show_default=False)]

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from semel.machine import words
 from semel.machine.redaction import without_values
 from semel.model import Json
 
@@ -29,6 +30,8 @@ _TONE_OF = {
     "acknowledged": "green", "succeeded": "green", "confirmed": "green", "dead_lettered": "red", "failed": "red",
     "blocked": "yellow", "unknown": "yellow", "ambiguous": "yellow", "leased": "cyan", "running": "cyan", "submitted": "cyan",
 }  # fmt: skip
+
+count = words.count
 
 
 def console() -> Console:
@@ -110,11 +113,6 @@ def zone(ms: int) -> str:
     """The offset of local times, as UTC+01:00."""
     raw = local(ms).strftime("%z")
     return f"UTC{raw[:3]}:{raw[3:5]}"
-
-
-def count(n: int, one: str, many: str = "") -> str:
-    """1 effect, 2 effects, no effects."""
-    return f"{n or 'no'} {one if n == 1 else many or one + 's'}"
 
 
 def state(name: str) -> Text:

@@ -198,7 +198,7 @@ def find(store: Store, text: str, tenant: str, *, among: tuple[str, ...] = ("tas
         raise Misuse(
             f"there is no {what} {text!r} of tenant {tenant!r}, but there is {matches[0]}; write --tenant {matches[0].tenant}"
         )
-    hint = "see: semel tasks" if "task" in among else "see: semel unknown, or semel show TASK"
+    hint = "see: semel tasks" if "task" in among else "see: semel unknown, semel approvals, or semel show TASK"
     few = f" (of an id, write at least {LEAST_PART} characters)" if len(text) < LEAST_PART else ""
     raise Misuse(f"there is no {what} {text!r} of tenant {tenant!r}{few}; {hint}")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 
 from semel.app import App
 from semel.cli import output as out
+from semel.cli import typed
 from semel.cli.decide import who
 from semel.cli.tell import person_of
 from semel.engine import arrival
@@ -58,15 +58,11 @@ def look(app: App) -> Standing:
 
 def moment_of(text: str | None) -> int | None:
     """A time, as milliseconds since the Unix epoch. Raises `Misuse`."""
-    if text is None:
+    ms = typed.ms_of("--went-back-to", text)
+    if ms is None:
         return None
-    try:
-        then = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise Misuse(f"--went-back-to {out.clipped(text, 40)!r} is no time; write it so: 2026-01-31T03:00+01:00") from None
-    ms = int(then.timestamp() * 1000)  # without a zone: local time
     if ms > time.time() * 1000:
-        raise Misuse(f"--went-back-to {then.isoformat()} is yet to come; write when the backup was made")
+        raise Misuse(f"--went-back-to {out.clipped(str(text), 40)!r} is yet to come; write when the backup was made")
     return ms
 
 

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import timedelta
 
 from semel.app import App
-from semel.cli import approvals
 from semel.cli import output as out
+from semel.cli import typed
 from semel.errors import Misuse
 from semel.model import Json, Pruned
 
 
 def age_of(text: str) -> timedelta:
     """How long ago. Raises `Misuse`."""
-    if text in ("0", "0s"):
-        return timedelta(0)
-    length = approvals.length_of(text, "--older-than")
+    length = typed.length_of("--older-than", text, zero=True)
     assert length is not None
     return length
 
 
-def confirmed(app: App, yes: bool, older_than: timedelta, by: str, reason: str, dead: bool) -> bool:
-    """Whether they mean it, once they have seen how much. Raises `Misuse` where nobody can be asked."""
-    if yes:
-        return True
-    if not sys.stdin.isatty():
-        raise Misuse("pruning takes rows out of the store, and nobody is here to be asked; look first (--dry-run), then --yes")
-    forecast = app.review.prune(older_than=older_than, export=None, by=by, reason=reason, dead=dead, dry_run=True)
-    show(forecast, None, dry_run=True)
-    out.console().print("Export and prune these? [y/N] ", end="")
-    return input().strip().lower() in ("y", "yes")
+def check(export: str | None, dead: bool, reason: str) -> None:
+    """Raise `Misuse` for what would be refused after they have said yes."""
+    if not export:
+        raise Misuse("what is pruned is exported first; name the file: --export semel-2026.jsonl")
+    if dead and not reason.strip():
+        raise Misuse("dead letters are given up for good, and it is on record why; write --reason 'written off'")
+
+
+def confirmed(app: App, older_than: timedelta, by: str, reason: str, dead: bool) -> bool:
+    """Whether they mean it, once they have seen how much."""
+    show(app.review.prune(older_than=older_than, export=None, by=by, reason=reason, dead=dead, dry_run=True), None, dry_run=True)
+    return typed.confirmed("Export and prune these?")
 
 
 def as_data(done: Pruned, export: str | None, dry_run: bool) -> dict[str, Json]:
@@ -42,9 +41,10 @@ def as_data(done: Pruned, export: str | None, dry_run: bool) -> dict[str, Json]:
 
 def show(done: Pruned, export: str | None, dry_run: bool) -> None:
     """For people."""
-    what = f"{out.count(done.tasks, 'task')} and {out.count(done.keys, 'shared key')}, {out.count(done.rows, 'row')}"
+    keys = f" and {out.count(done.keys, 'tenant-scoped key')}" if done.keys else ""
+    what = f"{out.count(done.tasks, 'task')}{keys}, {out.count(done.rows, 'row')}"
     if dry_run:
-        out.verdict(f"Would prune {what}. Nothing was changed.", "")
+        out.verdict(f"WOULD PRUNE  {what}. Nothing was changed.", "wait" if done.rows else "good")
     else:
         out.verdict(f"PRUNED  {what}.", "good")
         if done.rows:

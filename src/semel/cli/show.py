@@ -162,7 +162,7 @@ def show(desk: Desk, shown: Shown) -> None:
     out.say()
     out.fields(_facts(shown, now), by=INDENT)
     out.heading("DELIVERY: who has it?")
-    out.indented(_delivery(desk, s, now), INDENT + 4, first=f"  {s.delivery}")
+    out.indented(_delivery(desk, s, now), INDENT + 5, first=f"  {s.delivery}")
     out.heading("EXECUTION: what do we know of the work?")
     crashes = out.count(s.crashes, "crash", "crashes")
     steps = f", {out.count(len(s.steps), 'step')} on record" if s.steps else ""

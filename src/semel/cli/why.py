@@ -74,6 +74,17 @@ def settled_words(settled: Settled | None) -> str:
     return _SETTLED.get(settled.how, settled.how) + (why if settled.how == "not_done" else "")
 
 
+def stands_words(x: e.Effect, past: Past) -> str:
+    """How an effect stands, as half a sentence."""
+    if x.state is EffectState.NOT_ATTEMPTED and x.denied is not None:
+        return f"denied by {x.denied.by}" + (f": {x.denied.reason}" if x.denied.reason else "")
+    if x.waiting:
+        return "it waits for approval; nothing is sent before"
+    if x.state is EffectState.NOT_ATTEMPTED and not x.sent:
+        return "it was never sent"
+    return settled_words(past.settled)
+
+
 def verdict_of(x: e.Effect, past: Past, name: str, now: int) -> str:
     """An effect's verdict: its state, two spaces, a sentence."""
     word, _ = _STATE[x.state]
@@ -286,7 +297,7 @@ def _task_facts(state: tasks.Task, row: TaskRow, known: dict[str, Past]) -> Iter
     yield from identity.facts(state)
     for n, (key, past) in enumerate(known.items()):
         assert past.now is not None
-        yield "effects" if n == 0 else "", f"{past.now.name} [{out.short(key)}]  {past.now.state}: {settled_words(past.settled)}"
+        yield "effects" if n == 0 else "", f"{past.now.name} [{out.short(key)}]  {past.now.state}: {stands_words(past.now, past)}"
 
 
 def _task_advice(state: tasks.Task) -> str:

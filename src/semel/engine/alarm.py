@@ -56,8 +56,9 @@ class Alarm:
     def _say(self, rows: Sequence[UnknownRow], age: int, count: str) -> None:
         tasks = [self._desk.store.task(row.tenant, row.task) for row in rows[:LOOKED_AT]]
         people = sum(1 for task in tasks if task is not None and task.delivery == Delivery.BLOCKED)
+        words = "1 effect" if count == "1" else f"{count} effects"
         log.warning(
-            "semel: %s effect(s) are unknown, %s for a person to settle, the oldest for %s; their tasks start nothing else: "
+            "semel: unknown: %s, %s for a person to settle, the oldest for %s; their tasks start nothing else: "
             "semel unknown",
-            count, f"{people} or more" if len(rows) > LOOKED_AT else people, timedelta(seconds=age // 1000),
+            words, f"{people} or more" if len(rows) > LOOKED_AT else people, timedelta(seconds=age // 1000),
         )  # fmt: skip

@@ -19,6 +19,7 @@ from semel.machine import epochs, pauses, projection, tampering, tasks
 from semel.machine import journal as j
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, Tables, TaskRow
+from semel.machine.words import count
 from semel.store.contract import Store
 
 TABLES = ("task", "ready", "inflight", "effect", "unknown", "task_key")
@@ -206,8 +207,8 @@ def _from_archives(report: Report, pending: list[Pending], pruned: Sequence[Path
     if absent := archives.absent():
         tenant, stream, seq = absent[0][:3]
         report.noted(
-            f"what was signed of {len(absent)} stream(s) was pruned since, and is proved only by the exports of those prunes "
-            f"(--pruned FILE): row {seq} of {stream}, tenant {tenant}, is the first"
+            f"what was signed of {count(len(absent), 'stream')} was pruned since, and is proved only by the exports of those "
+            f"prunes (--pruned FILE): row {seq} of {stream}, tenant {tenant}, is the first"
         )
 
 

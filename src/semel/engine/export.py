@@ -27,6 +27,7 @@ from semel.machine import journal as j
 from semel.machine import tampering, tasks
 from semel.machine.export import line_of, row_of
 from semel.machine.journal import Row
+from semel.machine.words import count
 from semel.model import Json
 from semel.store.contract import Store
 
@@ -283,13 +284,14 @@ class _Checking:
             self._say("truncated", "its last line is missing: the end of the file is gone")
         if self._walk is not None:
             self._missed(self._walk.rest())
-        for number, words in (
-            (self._middle, "stream(s) begin in the middle: that the rows before were the true ones is not proved by this file"),
-            (self._cut, "stream(s) go on after the time that was asked for"),
-            (self._unproved, "signed head(s) are of rows that this file does not hold"),
-        ):
+        for number, one, many, words in (
+            (self._middle, "stream begins", "streams begin",
+             "in the middle: that the rows before were the true ones is not proved by this file"),
+            (self._cut, "stream goes on", "streams go on", "after the time that was asked for"),
+            (self._unproved, "signed head is", "signed heads are", "of rows that this file does not hold"),
+        ):  # fmt: skip
             if number:
-                found.notes.append(f"{number} {words}")
+                found.notes.append(f"{count(number, one, many)} {words}")
         if found.header and self._walk is None and not any(one.what == "replaced" for one in found.wrong):
             found.notes.append("that it is the true history is not proved without signed heads (--heads FILE)")
         return found

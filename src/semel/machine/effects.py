@@ -47,6 +47,7 @@ from semel.machine.commands import (
     Settle,
     Void,
 )
+from semel.machine.words import times
 from semel.model import Code, EffectState, Json, Refusal
 
 __all__ = [
@@ -450,7 +451,7 @@ def _limited(effect: Effect | None, c: Intend, standing: Standing) -> Refusal | 
     if c.limit is not None and standing.used >= c.limit:
         return _no(Code.LIMIT_REACHED, f"the task may have {c.limit} different effects, and has had them")
     if c.per_task is not None and standing.used_here >= c.per_task:
-        return _no(Code.LIMIT_REACHED, f"{c.name} may happen {c.per_task} time(s) per task, and has")
+        return _no(Code.LIMIT_REACHED, f"{c.name} may happen {times(c.per_task)} per task, and has")
     return None
 
 

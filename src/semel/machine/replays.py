@@ -14,6 +14,7 @@ from immutables import Map
 from semel.machine import events as j
 from semel.machine import identity
 from semel.machine.task_commands import Purge, Replay
+from semel.machine.words import times
 from semel.model import Code, Delivery, Refusal
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def beyond(task: Task, key: str, name: str, generation: int) -> str:
     most, fresh = task.at_most.get(name, 0), task.fresh.get(name, ())
     if key in fresh[:most] or (key not in fresh and (_on_record(task, key) or len(fresh) < most)):
         return ""
-    return f"{MORE}: {name} may be new {most} time(s)"
+    return f"{MORE}: {name} may be new {times(most)}"
 
 
 def _on_record(task: Task, key: str) -> bool:

@@ -57,6 +57,7 @@ from semel.machine.task_commands import (
     Unblock,
     Wait,
 )
+from semel.machine.words import times
 from semel.model import Code, Delivery, Execution, Json, Refusal
 
 __all__ = [
@@ -286,7 +287,7 @@ def _fail(task: Task, c: Fail, shared: Mapping[str, Key]) -> e.Decision | Refusa
     unknown = _will_be_unknown(task, shared)
     if not c.fatal and task.failures + 1 < task.max_attempts:
         return e.Decision((*lost, replace(failed, due=c.at) if unknown else failed))
-    why = f"failed {task.failures + 1} time(s): {c.error}"
+    why = f"failed {times(task.failures + 1)}: {c.error}"
     last: j.Happened = j.Ending("dead_lettered", why, c.at) if unknown else j.DeadLettered(why)
     return e.Decision((*lost, failed, last))
 
@@ -356,7 +357,7 @@ def _lose_lease(task: Task, c: LoseLease, shared: Mapping[str, Key]) -> e.Decisi
     gone = j.LeaseLost(c.session, c.proof, c.at + (0 if _will_be_unknown(task, shared) else wait))
     if crashes < task.max_crashes or not task.alone:
         return e.Decision((*lost, gone))
-    why = f"its worker died {crashes} time(s) while running it, the last time alone"
+    why = f"its worker died {times(crashes)} while running it, the last time alone"
     last: j.Happened = j.DeadLettered(why)
     if _will_be_unknown(task, shared):
         worn = crashes > task.max_crashes + 1  # reconciling kills the worker too: without end, if nobody looks
