@@ -164,6 +164,7 @@ def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
     """
     attempt = attempt_here("semel.wait_for")
     check_name(event, "event")
+    redaction.refuse_clear(attempt, "the event of semel.wait_for", event)
     if timeout is not None and not isinstance(timeout, timedelta):
         raise Misuse(f"timeout= is a duration, not {timeout!r}; write semel.wait_for({event!r}, timeout=timedelta(days=2))")
     if timeout is not None:

@@ -519,7 +519,9 @@ def test_an_edit_leaves_the_redacted_argument_alone() -> None:
         misuse("is redacted: only the agent's own call knows it", lambda: approve(waiting.key, by="ann", args={"card": OTHER}))
         fake = {"semel:redacted": "hmac-sha256:00000000:00"}
         misuse("is redacted: only the agent's own call knows it", lambda: approve(waiting.key, by="ann", args={"note": fake}))
-        misuse("holds a value that was redacted of pay", lambda: approve(waiting.key, by="ann", args={"note": f"to {CARD}"}))
+        misuse(
+            "holds a value that was redacted in this task", lambda: approve(waiting.key, by="ann", args={"note": f"to {CARD}"})
+        )
         approve(waiting.key, by="ann", args={"note": "edited"})
         h.run()
         assert till.sent == [("r1", CARD)] and till.app.effects.get(waiting.key).args["note"] == "edited"

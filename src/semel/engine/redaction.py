@@ -6,21 +6,26 @@ A redacted value is the live call's alone: nothing that is on record can be sent
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from immutables import Map
 from pydantic import ValidationError
 
 from semel.engine.data import NotRecordable, Value
 from semel.engine.declare import Effect
 from semel.engine.keyring import VARIABLE, Ring
+from semel.engine.veil import Veil, texts
 from semel.errors import Misuse
+from semel.machine import effects as e
 from semel.machine import redaction as r
 from semel.machine import tasks
 from semel.model import Json
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
+    from semel.engine.ledger import Ledger
 
 MEND = "pass a reference (a token of your vault) and fetch the value inside the effect"
 
@@ -97,16 +102,31 @@ def _nowhere_in_clear(attempt: Attempt, effect: Effect, beside: Mapping[str, Jso
 
 
 def _on_record(attempt: Attempt) -> Iterator[tuple[str, Json]]:
-    """What is on record of the task, and where."""
+    """What is on record of the task, and where: all that is folded of it, so a new field is looked through by itself."""
     state: tasks.Task = attempt.ledger.state
     yield "the task's key", state.key
     yield from ((f"the task's argument {name}", data) for name, data in (state.args or {}).items())
     yield from ((f"the result of step {key.rsplit(':', 2)[0]}", result) for key, (_, result) in state.steps.items())
     yield from ((f"the payload of signal {event}", payload) for event, (_, payload) in state.signals.items())
     yield from (("the arguments of a step (a digest of them is stored, without a key)", data) for data in attempt.veil.passed)
-    for known in [*state.effects.values(), *(key.effect for key in attempt.ledger.shared().values() if key.effect)]:
+    for known in effects_of(attempt.ledger):
         yield f"the arguments of effect {known.name}", known.args
         yield f"the result of effect {known.name}", known.result
+        yield from texts(known, f"what is on record of effect {known.name}")
+    yield from texts(dataclasses.replace(state, effects=Map()), "what is on record of the task")
+    yield from ((where, data) for key in attempt.ledger.shared().values() for where, data in texts(key, "a key of the tenant"))
+
+
+def effects_of(ledger: Ledger) -> list[e.Effect]:
+    """All effects of a task, those of the tenant's keys too."""
+    shared = (stream.state.effect for stream in ledger.keys.values())
+    return [*ledger.state.effects.values(), *(known for known in shared if known is not None)]
+
+
+def seek(veil: Veil, tenant: str, known: e.Effect, ring: Callable[[], Ring]) -> None:
+    """From now on, what was redacted of a recorded call is kept out. The keys are asked for only where something was."""
+    if isinstance(known.args, Mapping) and any(r.mark_of(data) is not None for data in known.args.values()):
+        veil.seek(ring(), tenant, known.name, known.args)
 
 
 def refuse_clear(attempt: Attempt, what: str, *data: Json) -> None:
