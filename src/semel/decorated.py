@@ -255,8 +255,6 @@ class _Taken:
         self.values = step.parameters.bind(args, kwargs)
         data = step.parameters.encode(self.values)
         redaction.refuse_clear(self.attempt, f"step {step.name}: an argument", data)
-        if self.attempt.runtime.redacts:
-            self.attempt.veil.passed.append(data)
         self.key = self.attempt.next_step(step.name, data)
         self.known = self.key in self.attempt.ledger.state.steps
 

@@ -363,7 +363,7 @@ def test_a_value_in_a_signal_or_only_in_a_steps_arguments(till: Till, h: Harness
         return True
 
     till.before = lambda: known(CARD)
-    assert "in clear in the arguments of a step (a digest of them is stored, without a key)" in ended(till, h).why
+    assert "in clear in step known: an argument" in ended(till, h).why
     till.before = lambda: semel.wait_for("card")
     ref = till.bill.using(key="t2").enqueue("r2")
     app.signal(ref, "card", {"number": CARD})

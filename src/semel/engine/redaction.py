@@ -108,7 +108,7 @@ def _on_record(attempt: Attempt) -> Iterator[tuple[str, Json]]:
     yield from ((f"the task's argument {name}", data) for name, data in (state.args or {}).items())
     yield from ((f"the result of step {key.rsplit(':', 2)[0]}", result) for key, (_, result) in state.steps.items())
     yield from ((f"the payload of signal {event}", payload) for event, (_, payload) in state.signals.items())
-    yield from (("the arguments of a step (a digest of them is stored, without a key)", data) for data in attempt.veil.passed)
+    yield from attempt.veil.passed
     for known in effects_of(attempt.ledger):
         yield f"the arguments of effect {known.name}", known.args
         yield f"the result of effect {known.name}", known.result
@@ -130,9 +130,11 @@ def seek(veil: Veil, tenant: str, known: e.Effect, ring: Callable[[], Ring]) -> 
 
 
 def refuse_clear(attempt: Attempt, what: str, *data: Json) -> None:
-    """Raise `Misuse` where the handler would put on record what an effect of this attempt redacted."""
+    """Raise `Misuse` where the handler would put on record what an effect of this attempt redacted; remember what it does put."""
     if any(attempt.veil.shows(one) for one in data):
         raise Misuse(f"{what} holds what an effect of this attempt redacted, and that would be stored in clear; {MEND}")
+    if attempt.runtime.redacts:
+        attempt.veil.passed += [(what.rstrip(","), one) for one in data]
 
 
 def approved(attempt: Attempt, effect: Effect, live: Mapping[str, Any], args: Json) -> dict[str, Any]:

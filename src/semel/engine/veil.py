@@ -106,7 +106,7 @@ class Veil:
     """The redacted values of one attempt. Threads of late outcomes use it after the attempt."""
 
     def __init__(self) -> None:
-        self.passed: list[Json] = []  # what steps were called with, of which a digest without a key is on record
+        self.passed: list[tuple[str, Json]] = []  # what the handler put on record, elsewhere too, or digested without a key
         self._lock = threading.Lock()
         self._texts: set[str] = set()
         self._numbers: set[str] = set()
