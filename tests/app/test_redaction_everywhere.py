@@ -149,6 +149,16 @@ def test_what_an_earlier_attempt_put_on_record_is_found_wherever_it_stands(desk:
     assert "a redacted value is in clear in what is on record of" in desk.app.tasks.get(task).why and desk.paid == []
 
 
+def test_what_was_looked_through_is_looked_through_again_for_another_value(desk: Desk, h: Harness) -> None:
+    with desk.app.work("w", kind="k"):
+        desk.pay("r1", CARD)
+        desk.pay("another-value", CARD)
+        desk.pay("r2", CARD)
+        with pytest.raises(semel.Misuse, match="in clear in the arguments of effect pay"):
+            desk.pay("r3", "another-value")
+    assert desk.paid == ["r1", "another-value", "r2"]
+
+
 def test_what_was_approved_ahead_is_on_record(desk: Desk, h: Harness) -> None:
     task = desk.bill.using(key="t1").enqueue("r1")
     desk.app.review.approve(desk.ask.planned(task, "x", f"card {CARD}"), by="ann")

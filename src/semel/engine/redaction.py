@@ -109,12 +109,20 @@ def _on_record(attempt: Attempt) -> Iterator[tuple[str, Json]]:
     yield from ((f"the result of step {key.rsplit(':', 2)[0]}", result) for key, (_, result) in state.steps.items())
     yield from ((f"the payload of signal {event}", payload) for event, (_, payload) in state.signals.items())
     yield from attempt.veil.passed
+    clean = attempt.veil.clean  # of the values so far; a thread that brings another one begins another
     for known in effects_of(attempt.ledger):
+        if clean.get(known.key) is known:
+            continue  # it was looked through for the same values, and is as it was: there may be thousands
         yield f"the arguments of effect {known.name}", known.args
         yield f"the result of effect {known.name}", known.result
         yield from texts(known, f"what is on record of effect {known.name}")
-    yield from texts(dataclasses.replace(state, effects=Map()), "what is on record of the task")
-    yield from ((where, data) for key in attempt.ledger.shared().values() for where, data in texts(key, "a key of the tenant"))
+        clean[known.key] = known  # whoever asks for more than that has found nothing in it
+    yield from texts(dataclasses.replace(state, effects=Map(), steps=Map(), args=None), "what is on record of the task")
+    yield from (
+        (where, data)
+        for key in attempt.ledger.shared().values()
+        for where, data in texts(dataclasses.replace(key, effect=None), "a key of the tenant")
+    )
 
 
 def effects_of(ledger: Ledger) -> list[e.Effect]:

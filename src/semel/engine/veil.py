@@ -107,6 +107,7 @@ class Veil:
 
     def __init__(self) -> None:
         self.passed: list[tuple[str, Json]] = []  # what the handler put on record, elsewhere too, or digested without a key
+        self.clean: dict[str, object] = {}  # by key: the state of an effect in which none of the values so far is
         self._lock = threading.Lock()
         self._texts: set[str] = set()
         self._numbers: set[str] = set()
@@ -129,12 +130,16 @@ class Veil:
         for leaf in leaves(value):
             (texts if isinstance(leaf, str) else numbers).add(str(leaf))
         with self._lock:
+            known = len(self._numbers) + len(self._texts)
             self._numbers |= {text for text in numbers if len(text) >= r.LEAST}
             self._texts.update(spelt for text in texts | numbers if len(text.strip()) >= r.LEAST for spelt in spellings(text))
+            if len(self._numbers) + len(self._texts) == known:
+                return
             longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
             self._long = tuple(text for text in longest_first if len(text) >= ANYWHERE)
             short = "|".join(re.escape(text) for text in longest_first if len(text) < ANYWHERE)
             self._short = re.compile(f"(?<!{_EDGE})(?:{short})(?!{_EDGE})") if short else None
+            self.clean = {}
 
     def seek(self, ring: Ring, tenant: str, name: str, args: Json) -> None:
         """From now on, what an earlier process redacted of this effect is kept out too: its markers tell it."""
