@@ -24,7 +24,7 @@ from semel.decorated import (
     not_in_loop,
     step_function,
 )
-from semel.engine import declare, drive, review, startcheck, stats, views
+from semel.engine import declare, drive, redaction, review, startcheck, stats, views
 from semel.engine.keyring import expect_key
 from semel.engine.queue import Order, accepted, birth, check_name, enqueue
 from semel.engine.requests import Call, Raised, Request
@@ -193,6 +193,8 @@ class App:
         """Your own loop as an attempt: `with app.work(key, kind=...)`. wait: for another who has it, and for settle to pass."""
         check_name(key, "key")
         check_name(kind, "kind")
+        if (attempt := current.get()) is not None:
+            redaction.refuse_clear(attempt, "the key of this work", key)
         return direct.Work(self, Order(self.tenant_of(tenant), kind, key, None, ""), limits, wait)
 
     # --- running ---

@@ -164,6 +164,7 @@ def wait_for(event: str, *, timeout: timedelta | None = None) -> Any:
     """
     attempt = attempt_here("semel.wait_for")
     check_name(event, "event")
+    redaction.refuse_clear(attempt, "the event of semel.wait_for", event)
     if timeout is not None and not isinstance(timeout, timedelta):
         raise Misuse(f"timeout= is a duration, not {timeout!r}; write semel.wait_for({event!r}, timeout=timedelta(days=2))")
     if timeout is not None:
@@ -254,8 +255,6 @@ class _Taken:
         self.values = step.parameters.bind(args, kwargs)
         data = step.parameters.encode(self.values)
         redaction.refuse_clear(self.attempt, f"step {step.name}: an argument", data)
-        if self.attempt.runtime.redacts:
-            self.attempt.veil.passed.append(data)
         self.key = self.attempt.next_step(step.name, data)
         self.known = self.key in self.attempt.ledger.state.steps
 

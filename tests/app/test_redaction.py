@@ -363,7 +363,7 @@ def test_a_value_in_a_signal_or_only_in_a_steps_arguments(till: Till, h: Harness
         return True
 
     till.before = lambda: known(CARD)
-    assert "in clear in the arguments of a step (a digest of them is stored, without a key)" in ended(till, h).why
+    assert "in clear in step known: an argument" in ended(till, h).why
     till.before = lambda: semel.wait_for("card")
     ref = till.bill.using(key="t2").enqueue("r2")
     app.signal(ref, "card", {"number": CARD})
@@ -519,7 +519,9 @@ def test_an_edit_leaves_the_redacted_argument_alone() -> None:
         misuse("is redacted: only the agent's own call knows it", lambda: approve(waiting.key, by="ann", args={"card": OTHER}))
         fake = {"semel:redacted": "hmac-sha256:00000000:00"}
         misuse("is redacted: only the agent's own call knows it", lambda: approve(waiting.key, by="ann", args={"note": fake}))
-        misuse("holds a value that was redacted of pay", lambda: approve(waiting.key, by="ann", args={"note": f"to {CARD}"}))
+        misuse(
+            "holds a value that was redacted in this task", lambda: approve(waiting.key, by="ann", args={"note": f"to {CARD}"})
+        )
         approve(waiting.key, by="ann", args={"note": "edited"})
         h.run()
         assert till.sent == [("r1", CARD)] and till.app.effects.get(waiting.key).args["note"] == "edited"

@@ -18,6 +18,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from psycopg.rows import dict_row
 from rivals import Doing, Rival, until
 from tenant_roles import role_of
@@ -33,6 +36,8 @@ from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import tasks
 from semel.model import EffectState
+from semel.observe import Commit, Record
+from semel.observe.otel import Spans
 from semel.store import pgatomic
 from semel.testing import Harness
 
@@ -659,3 +664,17 @@ def test_what_an_atomic_effect_spends_is_on_record_and_its_confirm_is_not_in_the
         "spent",
         "confirmed",
     ]
+
+
+def test_observers_are_told_of_what_landed_with_its_own_writes(database: str, paid: Callable[[], list[str]]) -> None:
+    office, kept, provider = Office(database), InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    told: list[Record] = []
+    office.app.observers += [told.append, Spans(provider.get_tracer("test"))]
+    with office.app.work("w", kind="k") as work:
+        assert office.pay("a") == "paid"
+    office.app.close()
+    seen = [row.kind for record in told if isinstance(record, Commit) for row in record.rows if row.stream == work.ref.id]
+    assert seen == ["enqueued", "intended", "confirmed", "finished"] and paid() == ["a"]
+    ((span,),) = [[one for one in kept.get_finished_spans() if one.name == "execute_tool pay"]]
+    assert span.attributes is not None and span.attributes["semel.effect.state"] == "confirmed"

@@ -43,11 +43,7 @@ def wanted(attempt: Attempt, call: Called) -> Generator[Request, Any, int]:
     if isinstance(reply, Returned):
         what = f"returned {type(reply.value).__name__}, not a bool"
     else:
-        what = (
-            f"raised {attempt.veil.text(f'{type(reply.error).__name__}: {reply.error}')}"
-            if isinstance(reply, Raised)
-            else "did not return in time"
-        )
+        what = f"raised {attempt.veil.error(reply.error)}" if isinstance(reply, Raised) else "did not return in time"
     raise Misuse(
         f"effect {effect.name}: its approve predicate {what}, so nobody can tell whether a person must approve it, and nothing "
         f"was sent; write one that returns True or False for any arguments"

@@ -146,10 +146,11 @@ def _land(attempt: Attempt, doing: p.Doing, code: Running, lent: Lent, command: 
             draft = attempt.ledger.drafted(command, attempt.session.guard())
             if isinstance(draft, Refusal) or not _confirms(draft):
                 return Undone(NotDone("it was settled, or taken over, before it could be confirmed"))
+            began = time.monotonic()
             outcome = lent.land(draft.change)
             if isinstance(outcome, Landed):
                 attempt.ledger.landed(draft)
-                attempt.runtime.witness.committed([draft.change], [outcome])
+                attempt.runtime.committed(draft.change, outcome, time.monotonic() - began)
             if isinstance(outcome, Landed | Fenced | Broken | Undone | Unanswered):
                 return outcome
             if attempt.clock.boot() >= doing.began + doing.seconds:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semel.engine.ledger import Desk, Ledger, Proposal
-from semel.engine.review import person
+from semel.engine.review import keep_out, person
 from semel.errors import Misuse
 from semel.machine import forecast as f
 from semel.machine import journal as j
@@ -219,15 +219,22 @@ def _all(
 
 def _together(desk: Desk, letters: tuple[Letter, ...], command: Callable[[Letter], tasks.Command], actor: str) -> list[str]:
     """Each its own change, and many in one transaction; why each was refused, or ""."""
-    proposed: list[Proposal | Refusal] = []
+    proposed: list[Proposal | Refusal | Misuse] = []
     for letter in letters:
         ledger = Ledger.read(desk, letter.tenant, letter.id, actor)
         assert ledger is not None, "a task on record stays there"
-        proposed.append(ledger.propose(command(letter)))
+        try:
+            keep_out(ledger, said := command(letter))
+        except Misuse as error:
+            proposed.append(error)
+        else:
+            proposed.append(ledger.propose(said))
     return [_landed(one) for one in proposed]
 
 
-def _landed(proposed: Proposal | Refusal) -> str:
+def _landed(proposed: Proposal | Refusal | Misuse) -> str:
+    if isinstance(proposed, Misuse):
+        return str(proposed)
     if isinstance(proposed, Refusal):
         return f"{proposed.code}: {proposed.message}"
     assert proposed.ticket is not None, "a replay, and a purge, write something"

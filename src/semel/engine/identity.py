@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from semel.engine import redaction
 from semel.engine.data import NotRecordable
 from semel.engine.queue import MAX_NAME, check_name
 from semel.engine.requests import Call, Raised, Request, Returned
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
     from semel.engine.declare import Effect
     from semel.engine.perform import Called
+    from semel.engine.veil import Veil
 
 FRESH_SECONDS = 5.0  # between the look and the call lies a commit; after a longer one nobody knows who is logged in by now
 
@@ -41,6 +43,7 @@ def bind(attempt: Attempt, identity: Mapping[str, str]) -> None:
     if attempt.exit is not None:
         raise Suspended(attempt.exit.why)
     wanted = checked(identity, "semel.bind()")
+    redaction.refuse_clear(attempt, "semel.bind()", dict(wanted))
     why = machine.differs(attempt.ledger.state.bound, dict(wanted))
     attempt.ledger.post(tasks.Bind(attempt.token, wanted))
     if why:
@@ -93,21 +96,26 @@ def _observe(attempt: Attempt, effect: Effect, values: dict[str, Any]) -> Genera
     seconds = effect.timeout_ms / 1000
     reply = yield Call(fn, observer.is_async, (), {name: values[name] for name in observer.names}, seconds)
     if isinstance(reply, Returned):
-        return _seen(reply.value)
+        return _seen(attempt.veil, reply.value)
     if isinstance(reply, Raised):
-        return Observed(why=f"{type(reply.error).__name__}: {reply.error}"[:300])
+        return Observed(why=attempt.veil.error(reply.error))
     return Observed(why=f"no answer within {seconds:g} s")
 
 
-def _seen(value: object) -> Observed:
+def _seen(veil: Veil, value: object) -> Observed:
+    """What a function says that it saw. A redacted value is never bound, so what shows one is no identity that could be right."""
     if not isinstance(value, Mapping):
         return Observed(why=f"its function returned {type(value).__name__}, and not names with their values")
     for name, seen in value.items():
+        said = veil.first(str(name), MAX_NAME)
         if not isinstance(name, str) or not isinstance(seen, str):
-            return Observed(why=f"its function returned {type(seen).__name__} for {str(name)[:MAX_NAME]!r}, and not a text")
+            return Observed(why=f"its function returned {type(seen).__name__} for {said!r}, and not a text")
         if max(len(name), len(seen)) > MAX_NAME or not (name + seen).isprintable():
-            return Observed(why=f"what it returned for {name[:MAX_NAME]!r} is not at most {MAX_NAME} printable characters")
-    return Observed(machine.names(value))
+            return Observed(why=f"what it returned for {said!r} is not at most {MAX_NAME} printable characters")
+    found, clean = machine.names(value), machine.names({veil.text(name): veil.text(seen) for name, seen in value.items()})
+    if clean != found:
+        return Observed(why=f"its function returned {machine.words(clean)}, and a redacted value is no identity")
+    return Observed(found)
 
 
 def _block(

@@ -331,7 +331,7 @@ def _confirm(effect: Effect, doing: Doing, value: Any, how: str) -> tuple[e.Conf
 
 def describe(error: BaseException, veil: Veil) -> str:
     """An error as a record: its type and the first of its words; tracebacks and redacted values stay out."""
-    return veil.text(f"{type(error).__name__}: {error}")[:300]  # in this order: half a value must not stay either
+    return veil.error(error)
 
 
 def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:

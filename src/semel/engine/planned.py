@@ -10,7 +10,7 @@ from typing import Any
 from semel.engine import declare
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.requests import Request
-from semel.engine.review import open_ledger, person, unwrap
+from semel.engine.review import open_ledger, person, told
 from semel.errors import Misuse
 from semel.machine import effects as e
 from semel.machine import generations, keys
@@ -71,11 +71,11 @@ def approve(
     command = e.Approve(
         key_now(ledger, call), by.strip(), 0, now, reason, data, keys.digest(data), until, call.declared.first_name
     )
-    unwrap((yield from ledger.commit(command, scope=call.declared.scope)))
+    yield from told(ledger, command, scope=call.declared.scope)
 
 
 def deny(desk: Desk, tenant: str, call: Planned, *, by: str, reason: str) -> Generator[Request, Any, None]:
     """A person takes back what was approved ahead; if the call has come meanwhile, they say no to it."""
     ledger = open_ledger(desk, tenant, call.ref.id, person(by))
     command = e.Deny(key_now(ledger, call), by.strip(), 0, reason, call.declared.first_name)
-    unwrap((yield from ledger.commit(command, scope=call.declared.scope)))
+    yield from told(ledger, command, scope=call.declared.scope)

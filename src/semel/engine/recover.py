@@ -6,7 +6,7 @@ from collections.abc import Generator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from semel.engine import identity
+from semel.engine import identity, redaction
 from semel.engine import perform as p
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Looked
@@ -150,7 +150,7 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
 def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Generator[Request, Any, bool]:
     """Ask the provider. True: it found nothing, and that is not believed yet."""
     looked = effect.lookups[index]
-    attempt.veil.seek(attempt.runtime.ring, attempt.ledger.tenant, known.name, known.args)
+    redaction.seek(attempt.veil, attempt.ledger.tenant, known, lambda: attempt.runtime.ring)
     try:
         values = effect.parameters.decode(known.args, {*looked.names, *(effect.identity.names if effect.identity else ())})
     except NotRecordable as error:

@@ -6,21 +6,26 @@ A redacted value is the live call's alone: nothing that is on record can be sent
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from immutables import Map
 from pydantic import ValidationError
 
 from semel.engine.data import NotRecordable, Value
 from semel.engine.declare import Effect
 from semel.engine.keyring import VARIABLE, Ring
+from semel.engine.veil import Veil, texts
 from semel.errors import Misuse
+from semel.machine import effects as e
 from semel.machine import redaction as r
 from semel.machine import tasks
 from semel.model import Json
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
+    from semel.engine.ledger import Ledger
 
 MEND = "pass a reference (a token of your vault) and fetch the value inside the effect"
 
@@ -97,22 +102,47 @@ def _nowhere_in_clear(attempt: Attempt, effect: Effect, beside: Mapping[str, Jso
 
 
 def _on_record(attempt: Attempt) -> Iterator[tuple[str, Json]]:
-    """What is on record of the task, and where."""
+    """What is on record of the task, and where: all that is folded of it, so a new field is looked through by itself."""
     state: tasks.Task = attempt.ledger.state
     yield "the task's key", state.key
     yield from ((f"the task's argument {name}", data) for name, data in (state.args or {}).items())
     yield from ((f"the result of step {key.rsplit(':', 2)[0]}", result) for key, (_, result) in state.steps.items())
     yield from ((f"the payload of signal {event}", payload) for event, (_, payload) in state.signals.items())
-    yield from (("the arguments of a step (a digest of them is stored, without a key)", data) for data in attempt.veil.passed)
-    for known in [*state.effects.values(), *(key.effect for key in attempt.ledger.shared().values() if key.effect)]:
+    yield from attempt.veil.passed
+    clean = attempt.veil.clean  # of the values so far; a thread that brings another one begins another
+    for known in effects_of(attempt.ledger):
+        if clean.get(known.key) is known:
+            continue  # it was looked through for the same values, and is as it was: there may be thousands
         yield f"the arguments of effect {known.name}", known.args
         yield f"the result of effect {known.name}", known.result
+        yield from texts(known, f"what is on record of effect {known.name}")
+        clean[known.key] = known  # whoever asks for more than that has found nothing in it
+    yield from texts(dataclasses.replace(state, effects=Map(), steps=Map(), args=None), "what is on record of the task")
+    yield from (
+        (where, data)
+        for key in attempt.ledger.shared().values()
+        for where, data in texts(dataclasses.replace(key, effect=None), "a key of the tenant")
+    )
+
+
+def effects_of(ledger: Ledger) -> list[e.Effect]:
+    """All effects of a task, those of the tenant's keys too."""
+    shared = (stream.state.effect for stream in ledger.keys.values())
+    return [*ledger.state.effects.values(), *(known for known in shared if known is not None)]
+
+
+def seek(veil: Veil, tenant: str, known: e.Effect, ring: Callable[[], Ring]) -> None:
+    """From now on, what was redacted of a recorded call is kept out. The keys are asked for only where something was."""
+    if isinstance(known.args, Mapping) and any(r.mark_of(data) is not None for data in known.args.values()):
+        veil.seek(ring(), tenant, known.name, known.args)
 
 
 def refuse_clear(attempt: Attempt, what: str, *data: Json) -> None:
-    """Raise `Misuse` where the handler would put on record what an effect of this attempt redacted."""
+    """Raise `Misuse` where the handler would put on record what an effect of this attempt redacted; remember what it does put."""
     if any(attempt.veil.shows(one) for one in data):
         raise Misuse(f"{what} holds what an effect of this attempt redacted, and that would be stored in clear; {MEND}")
+    if attempt.runtime.redacts:
+        attempt.veil.passed += [(what.rstrip(","), one) for one in data]
 
 
 def approved(attempt: Attempt, effect: Effect, live: Mapping[str, Any], args: Json) -> dict[str, Any]:

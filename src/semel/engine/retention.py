@@ -12,11 +12,14 @@ from collections.abc import Iterator
 from datetime import timedelta
 from itertools import islice
 
-from semel.engine import declare
+from semel.engine import declare, redaction
 from semel.engine.exportfile import ExportFile
+from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, KeyStream, change_id, part_of_task
 from semel.engine.review import person
+from semel.engine.veil import Veil
 from semel.errors import Misuse, StoreUnavailable
+from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import retention, tasks
 from semel.machine.journal import Row
@@ -128,7 +131,8 @@ class _Pruning:
             shared = {key: tasks.fold_key(self._desk.store.rows(tenant, key)) for key in task.joined}
         except ValueError:
             return "written by a version of semel that this one does not know"
-        decided = tasks.decide(task, command, shared)
+        redacted = [*task.effects.values(), *(key.effect for key in shared.values() if key.effect is not None)]
+        decided = tasks.decide(task, _clean(command, tenant, redacted), shared)
         if isinstance(decided, Refusal):
             return decided.message
         part, _, _ = part_of_task(
@@ -141,7 +145,17 @@ class _Pruning:
         stream.state, stream.head = tasks.fold_key(rows), head
         held = ((task, self._desk.store.task(stream.tenant, task)) for task in sorted(retention.users(stream.state)))
         unfinished = [task for task, row in held if row is not None and row.delivery not in ENDED]
-        stone = retention.of_key(stream.state, command, unfinished)
+        redacted = [stream.state.effect] if stream.state.effect is not None else []
+        stone = retention.of_key(stream.state, _clean(command, stream.tenant, redacted), unfinished)
         if isinstance(stone, Refusal):
             return "the key is not settled, or a task that uses it has not ended"
         return stream.part((stone,), actor=self._actor, at=at, id=identity)
+
+
+def _clean(command: tasks.Prune, tenant: str, effects: list[e.Effect]) -> tasks.Prune:
+    """One reason is given for many tasks: where it holds what was redacted of one, it stands there without."""
+    veil = Veil()
+    for known in effects:
+        redaction.seek(veil, tenant, known, Ring.from_environment)
+    clean: tasks.Prune = veil.over(command)
+    return clean

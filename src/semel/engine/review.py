@@ -15,6 +15,7 @@ from semel.engine.pages import every_task
 from semel.engine.queue import check_name
 from semel.engine.requests import Request
 from semel.engine.runtime import current, inside
+from semel.engine.veil import said_in
 from semel.errors import Misuse, Refused
 from semel.machine import effects as e
 from semel.machine import journal as j
@@ -56,7 +57,6 @@ def resolve(
     if row.stream != row.task:
         ledger.key_stream(row.key)
     result: Json = None
-    keep_out(ledger, row, reason, *([verdict.reason] if isinstance(verdict, Conflict) else []))
     if isinstance(verdict, Confirmed):
         try:
             name, result = "confirmed", encode(verdict.result)
@@ -70,10 +70,9 @@ def resolve(
         name, reason = "conflict", verdict.reason if not reason else f"{verdict.reason}; {reason}"
     else:
         raise Misuse("a person's verdict is Confirmed(result), NotFound() or Conflict(reason)")
-    keep_out(ledger, row, result)
     version = row.version if seen is None else seen
     command = e.Answer(row.key, name, by.strip(), version, result, reason, stopped)
-    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+    yield from told(ledger, command, scope=scope_of(row))
     if name != "conflict":
         why = f"{name} by {by.strip()}"
         yield from ledger.commit(tasks.Unblock(why, desk.clock.wall_ms()))
@@ -101,13 +100,21 @@ def no_agent(what: str) -> None:
         )
 
 
-def keep_out(ledger: Ledger, row: EffectRow, *said: Any) -> None:
-    """Raise `Misuse` where a person would put on record what was redacted of the call, as far as this process has its key."""
-    known = ledger.shared_effect(row.key) if row.stream != row.task else ledger.effect(row.key)
-    if known is not None:
-        ledger.veil.seek(Ring.from_environment(), row.tenant, known.name, known.args)
+def keep_out(ledger: Ledger, command: tasks.Command) -> None:
+    """Raise `Misuse` where a person would put on record what was redacted in the task, as far as this process has its key."""
+    for known in redaction.effects_of(ledger):
+        redaction.seek(ledger.veil, ledger.tenant, known, Ring.from_environment)
+    said = [*said_in(command).values(), getattr(command, "by", "")]
     if any(ledger.veil.data(one) is not one for one in said):
-        raise Misuse(f"what was written holds a value that was redacted of {row.name}, and it would be on record; leave it out")
+        raise Misuse("what was written holds a value that was redacted in this task, and it would be on record; leave it out")
+
+
+def told(ledger: Ledger, command: tasks.Command, *, scope: str = "task") -> Generator[Request, Any, None]:
+    """Every word of a person's goes on record here. Raises `Misuse`, and `Refused`."""
+    if scope == "tenant" and isinstance(command, e.EffectCommand):
+        ledger.shared_effect(command.key)  # the task may not have joined it
+    keep_out(ledger, command)
+    unwrap((yield from ledger.commit(command, scope=scope)))
 
 
 def edited(row: EffectRow, args: Any, declared: declare.Effect | None, recorded: Json) -> tuple[Json, str]:
@@ -145,19 +152,17 @@ def approve(
     if expires is not None and expires <= timedelta(0):
         raise Misuse(f"expires={expires} is over already; write how long the approval holds: expires=timedelta(hours=1)")
     data, digest = (None, "") if args is None or known is None else edited(row, args, declared, known.args)
-    keep_out(ledger, row, reason, args)
     now = desk.clock.latest_ms()
     until = 0 if expires is None else now + declare.milliseconds(expires)
     command = e.Approve(row.key, by.strip(), row.version if seen is None else seen, now, reason, data, digest, until)
-    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+    yield from told(ledger, command, scope=scope_of(row))
 
 
 def deny(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
     """A person says no, and the agent may read it."""
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
-    keep_out(ledger, row, reason)
     command = e.Deny(row.key, by.strip(), row.version if seen is None else seen, reason)
-    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+    yield from told(ledger, command, scope=scope_of(row))
 
 
 def correct(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
@@ -167,7 +172,7 @@ def correct(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | Non
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
     version = row.version if seen is None else seen
     command = e.Reverse(row.key, by.strip(), version, desk.clock.wall_ms(), reason.strip())
-    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+    yield from told(ledger, command, scope=scope_of(row))
 
 
 def renew(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None) -> Generator[Request, Any, None]:
@@ -176,7 +181,7 @@ def renew(desk: Desk, row: EffectRow, *, by: str, reason: str, seen: int | None)
         raise Misuse("a new generation needs a reason; write reason='the account is open again'")
     ledger = open_ledger(desk, row.tenant, row.task, person(by))
     command = e.Renew(row.key, by.strip(), row.version if seen is None else seen, reason.strip())
-    unwrap((yield from ledger.commit(command, scope=scope_of(row))))
+    yield from told(ledger, command, scope=scope_of(row))
 
 
 def scope_of(row: EffectRow) -> str:
@@ -193,6 +198,7 @@ def signal(desk: Desk, tenant: str, task: str, event: str, payload: Any) -> Gene
     except NotRecordable as error:
         raise Misuse(f"the payload of {event!r} cannot be recorded: {error}; pass plain data") from None
     if (attempt := current.get()) is not None:
+        redaction.refuse_clear(attempt, "the name of a signal", event)
         redaction.refuse_clear(attempt, f"the payload of {event!r}", data)
     ledger = yield from desk.off_loop(lambda: open_ledger(desk, tenant, task, "caller"))
     unwrap((yield from ledger.commit(tasks.Signal(event, data, desk.clock.wall_ms()))))
@@ -202,7 +208,7 @@ def cancel(desk: Desk, tenant: str, task: str, *, by: str, reason: str) -> Gener
     """Cooperative: what runs starts nothing more; with an unknown, a reconcile-only attempt comes first."""
     ledger = open_ledger(desk, tenant, task, person(by))
     why = f"cancelled by {by.strip()}" + (f": {reason}" if reason else "")
-    unwrap((yield from ledger.commit(tasks.Cancel(why, desk.clock.wall_ms()))))
+    yield from told(ledger, tasks.Cancel(why, desk.clock.wall_ms()))
 
 
 def replay(
@@ -217,10 +223,10 @@ def replay(
     ledger = open_ledger(desk, tenant, task, person(by))
     why = f"by {by.strip()}" + (f": {reason}" if reason else "")
     command = tasks.Replay(why, desk.clock.wall_ms(), from_step, at_most, seen, known, identity=anew, by=by.strip())
-    unwrap((yield from ledger.commit(command)))
+    yield from told(ledger, command)
 
 
 def purge(desk: Desk, tenant: str, task: str, *, by: str, why: str) -> Generator[Request, Any, None]:
     """A dead letter that nobody will look after any more: its record and its keys stay."""
     ledger = open_ledger(desk, tenant, task, person(by))
-    unwrap((yield from ledger.commit(tasks.Purge(why))))
+    yield from told(ledger, tasks.Purge(why))

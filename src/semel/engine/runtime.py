@@ -27,7 +27,7 @@ from semel.machine import effects as e
 from semel.model import Awaits
 from semel.observe import Fenced, Observer
 from semel.observe.watch import Watch
-from semel.store.contract import Lends, Store
+from semel.store.contract import Change, Landed, Lends, Store
 from semel.store.witness import Witness
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog, watching_children
@@ -202,6 +202,12 @@ class Runtime:
         self.desk.writer.observed = lambda units, outcomes, seconds, waited: watch.note(
             lambda: commit_of(units, outcomes, seconds, waited)
         )
+
+    def committed(self, change: Change, outcome: Landed, seconds: float) -> None:
+        """A change landed in a transaction that is not the writer's."""
+        self.witness.committed([change], [outcome])
+        if self.watching is not None:
+            self.watching.note(lambda: commit_of([change], [outcome], seconds, 0.0))
 
     def note_fenced(self, session: str, how: str, own: bool) -> None:
         """Tell them that a session was fenced."""

@@ -15,15 +15,30 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+from immutables import Map
+
 from semel.engine.data import NotRecordable, Result
 from semel.engine.keyring import Ring
 from semel.machine import redaction as r
+from semel.machine.commands import MarkUnfenced
+from semel.machine.events import Unfenced
 from semel.model import Json
 
 ANYWHERE = 8  # characters from which a value is sought inside words too: shorter ones are found in other people's numbers
 MOST = 100_000  # objects within one value: whoever passes a live one by mistake is not waited for
-# The fields of commands that hold what somebody said. Arguments hold markers, the rest is semel's own.
-SAID = frozenset({"reason", "why", "error", "detail", "result", "unrecorded", "payload"})
+LENGTH = 300  # characters of an error that are kept
+# Of commands, of events and of what is folded from them, the fields in which nothing of a caller's can stand: ids, keys (but of
+# a task), digests, semel's own words, names that code declares, and who signed. All others are looked through.
+OWN = frozenset({
+    "askers", "at_most", "budget", "by", "closed", "code", "delivery", "digest", "ending",
+    "execution", "fresh", "hash", "how", "id", "incarnation", "intent", "joined", "key", "kind", "material", "max_usd", "name",
+    "names", "outcome", "proof", "queue", "recovery", "reopens", "said", "sender", "session", "submitted", "task", "unfenced",
+    "unknown", "usd", "used", "verdict", "waiting",
+})  # fmt: skip
+# Those that cannot be changed on their way to the record: what would put a value there is refused before, or not taken.
+KEPT = frozenset({"ahead", "args", "batch", "event", "from_step", "identity", "observed", "occurrence"})
+_GOES_BY = (MarkUnfenced, Unfenced)  # semel reads their `why` again
+_NUMBERS = frozenset({"int", "bool", "int | None", "float"})
 _EDGE = "[A-Za-z0-9]"
 _WORDS = (re.compile(r"\w+"), re.compile(r"[^\s\"'<>,;:=()\[\]{}]+"))
 
@@ -63,11 +78,36 @@ def spellings(text: str) -> set[str]:
         return {text, *escaped}
 
 
+def said_in(record: Any) -> dict[str, Any]:
+    """Of a command, an event or a state: the fields in which something of a caller's can stand."""
+    fields = dataclasses.fields(record)
+    own = OWN | {"why"} if isinstance(record, _GOES_BY) else OWN
+    return {f.name: getattr(record, f.name) for f in fields if f.name not in own and f.type not in _NUMBERS}
+
+
+def texts(record: Any, where: str) -> Iterator[tuple[str, Json]]:
+    """All that can be a caller's within a state, and where it stands. Each value is text, or data as it was given."""
+    if dataclasses.is_dataclass(record):
+        for name, value in said_in(record).items():
+            yield from texts(value, f"{where}: {name}")
+    elif isinstance(record, Map):
+        for name, value in record.items():
+            yield f"{where}, a name", name
+            placed = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], int)  # the seq, and what stands there
+            yield from texts(value[1] if placed else value, f"{where} {name}")
+    elif isinstance(record, tuple | frozenset):
+        for value in record:
+            yield from texts(value, where)
+    elif record is not None:
+        yield where, record
+
+
 class Veil:
     """The redacted values of one attempt. Threads of late outcomes use it after the attempt."""
 
     def __init__(self) -> None:
-        self.passed: list[Json] = []  # what steps were called with, of which a digest without a key is on record
+        self.passed: list[tuple[str, Json]] = []  # what the handler put on record, elsewhere too, or digested without a key
+        self.clean: dict[str, object] = {}  # by key: the state of an effect in which none of the values so far is
         self._lock = threading.Lock()
         self._texts: set[str] = set()
         self._numbers: set[str] = set()
@@ -90,12 +130,16 @@ class Veil:
         for leaf in leaves(value):
             (texts if isinstance(leaf, str) else numbers).add(str(leaf))
         with self._lock:
+            known = len(self._numbers) + len(self._texts)
             self._numbers |= {text for text in numbers if len(text) >= r.LEAST}
             self._texts.update(spelt for text in texts | numbers if len(text.strip()) >= r.LEAST for spelt in spellings(text))
+            if len(self._numbers) + len(self._texts) == known:
+                return
             longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
             self._long = tuple(text for text in longest_first if len(text) >= ANYWHERE)
             short = "|".join(re.escape(text) for text in longest_first if len(text) < ANYWHERE)
             self._short = re.compile(f"(?<!{_EDGE})(?:{short})(?!{_EDGE})") if short else None
+            self.clean = {}
 
     def seek(self, ring: Ring, tenant: str, name: str, args: Json) -> None:
         """From now on, what an earlier process redacted of this effect is kept out too: its markers tell it."""
@@ -117,6 +161,14 @@ class Veil:
             for words in _WORDS:
                 said = words.sub(lambda word: r.SHOWN if self._is_sought(word[0]) else word[0], said)
         return said
+
+    def error(self, error: BaseException) -> str:
+        """An error as a record: its type and the first of its words; tracebacks and redacted values stay out."""
+        return self.first(f"{type(error).__name__}: {error}")
+
+    def first(self, said: str, length: int = LENGTH) -> str:
+        """The first characters of a text without the values: it is cut last, as half a value must not stay either."""
+        return self.text(said)[:length]
 
     def data(self, data: Json) -> Json:
         """Data without the values; the same object if they are not in it."""
@@ -159,7 +211,7 @@ class Veil:
         """A command, as it may be recorded."""
         if not self.active:
             return command
-        said = {f.name: getattr(command, f.name) for f in dataclasses.fields(command) if f.name in SAID}
+        said = {name: value for name, value in said_in(command).items() if name not in KEPT}
         clean = {name: self.data(value) for name, value in said.items()}
         changed = {name: value for name, value in clean.items() if value is not said[name]}
         return dataclasses.replace(command, **changed) if changed else command

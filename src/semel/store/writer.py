@@ -185,10 +185,10 @@ class Writer:
                 else:
                     answered.append((ticket, outcome))
             self._set_aside(busy)
+            if self.observed is not None and answered:  # first: what follows from an answer is told after it
+                self._tell(self.observed, answered, began)
             for ticket, outcome in answered:
                 ticket.set(outcome)
-            if self.observed is not None and answered:
-                self._tell(self.observed, answered, began)
 
     def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
         """Of each transaction that was acknowledged, and of nothing that is empty."""
