@@ -139,6 +139,21 @@ def test_an_effect_that_identifies_itself_otherwise_does_not_start(
     assert calls == ["charged a"]
 
 
+def test_what_was_pruned_is_still_known_by_its_arguments(make: Make, calls: list[str], tmp_path: Path) -> None:
+    old = make()
+    old.bill.run("a")  # type: ignore[attr-defined]
+    ref = old.bill.enqueue("a")  # type: ignore[attr-defined]
+    assert old.review.prune(older_than=timedelta(0), export=tmp_path / "rows", by="ann").tasks == 1
+    old.close()
+    new = make(effect={"intent": ("n", "cents")})
+    new.review.replay(ref, by="ann")
+    with pytest.raises(semel.Misuse, match="its intent or scope has changed"):
+        start(new)
+    with pytest.raises(semel.Unsettled, match="the code has changed"):
+        new.bill.run("a")  # type: ignore[attr-defined]
+    assert calls == ["charged a"]
+
+
 def test_it_starts_once_nothing_unfinished_holds_the_old_one(make: Make, calls: list[str]) -> None:
     ref = begun(make)
     with pytest.raises(semel.Misuse):

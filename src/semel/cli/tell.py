@@ -308,7 +308,7 @@ def _pruned(t: Teller, row: Row, x: j.Pruned) -> tuple[str, tuple[Detail, ...]]:
     for effect in effects:
         t._names[effect.key] = effect.name
         t.past[effect.key] = Past(now=effect, settled=Settled("pruned", "", row.at, effect.state) if effect.sent else None)
-    return f"{said} What was proved is remembered: keys, digests and results. Steps, and the words of what was done, are not.", ()
+    return f"{said} What was proved is remembered: keys, arguments and results. Steps, and other wordings, are not.", ()
 
 
 def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Detail, ...]]:
