@@ -154,6 +154,40 @@ def test_what_was_pruned_is_still_known_by_its_arguments(make: Make, calls: list
     assert calls == ["charged a"]
 
 
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "changed", [{"intent": ("n", "cents")}, {"scope": "tenant"}, {"material": ()}, {"intent": ("n", "cents"), "formerly": ("charge",)}]
+)  # fmt: skip
+@both
+def test_direct_work_does_not_do_again_what_its_code_declares_otherwise(url: str, changed: dict[str, Any], late: bool) -> None:
+    calls: list[str] = []
+
+    def declared(app: semel.App, **more: Any) -> Any:
+        def charge(submission: semel.Submission, n: str, cents: int) -> str:
+            calls.append(n)
+            return "receipt"
+
+        name = "charge_card" if "formerly" in more else "charge"
+        return app.effect(**{"intent": ("n",), "material": ("cents",), "name": name, **more})(charge)
+
+    old = semel.App(url)
+    with old.work("w", kind="agent"):
+        declared(old)("a", 7)
+    old.close()
+    new = semel.App(url)
+    charge = None if late else declared(new, **changed)
+    with pytest.raises(semel.Misuse, match="the code of work agent w has changed: effect 'charge'"), new.work("w", kind="agent"):
+        charge = charge or declared(new, **changed)
+        charge("a", 7)
+    new.close()
+    back = semel.App(url)
+    charge = declared(back)
+    with back.work("w", kind="agent") as work:
+        assert charge("a", 7) == "receipt" and work.attempt == 3
+    back.close()
+    assert calls == ["a"]
+
+
 def test_it_starts_once_nothing_unfinished_holds_the_old_one(make: Make, calls: list[str]) -> None:
     ref = begun(make)
     with pytest.raises(semel.Misuse):

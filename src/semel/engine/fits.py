@@ -42,10 +42,15 @@ def _effects(place: Place, state: tasks.Task, shared: Iterable[e.Effect], effect
     for name in sorted(state.names):
         if name and effects.get(name) is None:
             return f"effect {name!r} is on record, and this code does not declare it (renamed: formerly=({name!r},))"
+    return changed(place, state, shared, effects)
+
+
+def changed(place: Place, state: tasks.Task, shared: Iterable[e.Effect], effects: Registry[Effect]) -> str:
+    """Which effect on record the code declares otherwise, in words; "" if none. Those that it does not declare are passed over."""
     seen: set[str] = set()
     for known in [*(x for _, x in sorted(state.effects.items())), *shared]:
         declared = effects.get(known.name)
-        if declared is not None and known.name not in seen and known.args is not None:
+        if declared is not None and known.name not in seen:
             seen.add(known.name)
             if wrong := _changed(place, state, known, declared):
                 return wrong
@@ -53,7 +58,7 @@ def _effects(place: Place, state: tasks.Task, shared: Iterable[e.Effect], effect
 
 
 def _changed(place: Place, state: tasks.Task, known: e.Effect, declared: Effect) -> str:
-    args = known.args if known.asked is None or known.asked.args is None else known.asked.args
+    args = (known.args if known.asked is None or known.asked.args is None else known.asked.args) or {}
     missing = sorted({*declared.intent, *declared.material} - set(args))
     if missing:
         return f"effect {known.name!r} is on record without {missing[0]!r}, which identifies it in this code"

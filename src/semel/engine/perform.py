@@ -69,6 +69,7 @@ class Doing:
 
 def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict[str, Any], occurrence: str = "") -> Called:
     """The call as data, and its key. Raises `Misuse` that names the field; nothing has happened then."""
+    attempt.expect_unchanged(effect)
     if effect.atomic:
         attempt.runtime.lender(effect)
     with redaction.careful(attempt, effect, args, kwargs):
