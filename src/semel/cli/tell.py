@@ -271,6 +271,8 @@ def _signalled(t: Teller, row: Row, x: j.Signalled) -> tuple[str, tuple[Detail, 
 def _bound(t: Teller, row: Row, x: j.Bound) -> tuple[str, tuple[Detail, ...]]:
     if x.by:
         return f"{x.by} says that {t.work(row.stream).lower()} acts as another from now on.", (("bound", x.identity),)
+    if not x.identity:
+        return f"{t.work(row.stream)} acts as what is bound to it in more of its effects.", (("effects", list(x.watched)),)
     return f"{t.work(row.stream)} is bound to an identity; it acts as nobody else from now on.", (("bound", x.identity),)
 
 

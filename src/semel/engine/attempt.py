@@ -406,7 +406,7 @@ def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
 
 
 def prepare_direct(attempt: Attempt) -> Generator[Request, Any, bool]:
-    """The same for work whose handler nobody declared. Raises `Misuse` if its effects were declared otherwise; it is given back."""
+    """The same for work whose handler nobody declared. Raises `Misuse`, and gives it back, if its effects are others now."""
     if not (yield from prepare(attempt)):
         return False
     error = attempt.changed()

@@ -42,7 +42,9 @@ def bind(attempt: Attempt, identity: Mapping[str, str]) -> None:
         raise Suspended(attempt.exit.why)
     wanted = checked(identity, "semel.bind()")
     why = machine.differs(attempt.ledger.state.bound, dict(wanted))
-    attempt.ledger.post(tasks.Bind(attempt.token, wanted))
+    declared = (attempt.runtime.effects.get(name) for name in attempt.runtime.effects.names())
+    watched = tuple(sorted({effect.first_name for effect in declared if effect is not None and effect.identity is not None}))
+    attempt.ledger.post(tasks.Bind(attempt.token, wanted, watched))
     if why:
         raise attempt.left_blocked(f"{Code.IDENTITY_MISMATCH}: {why}", "")
 
