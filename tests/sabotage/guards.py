@@ -521,6 +521,8 @@ GUARDS = (
           "is not None and declared.identity is None:\n            return", "is not None and False:\n            return", AS_WHOM),
     Guard("identity: nor what was sent as somebody", "engine/fits.py", "if declared.identity is None and any(s.observed for s in known.sent):",
           "if False:", CHANGED),
+    Guard("redaction: another task's older marker is the same value", "engine/perform.py",
+          "    call = yield from as_others_recorded(attempt, call)\n", "", REDACTED),
     Guard("redaction: what was redacted is not recorded by code that does not", "engine/fits.py",
           "if redaction.mark_of(data) is not None and name in", "if False and name in", CHANGED),
     Guard("identity: a person binds only what is bound or was seen", "machine/identity.py", "if name not in bound and name not in seen:",
