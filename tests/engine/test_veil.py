@@ -19,7 +19,7 @@ CARD = "4929123456789012"
 # Texts and data of commands that are semel's own, or the code's: keys, names, ids, digests; and arguments, which hold markers.
 OWN = {
     "key", "name", "args", "digest", "material", "task", "session", "occurrence", "recovery", "unfenced", "said", "intent", "how",
-    "verdict", "by", "proof", "code", "event", "from_step", "sender", "usd", "hash", "ahead", "batch", "at_most",
+    "verdict", "by", "proof", "code", "event", "from_step", "sender", "usd", "hash", "ahead", "batch", "at_most", "watched",
 }  # fmt: skip
 COMMANDS = [*get_args(e.EffectCommand), *get_args(tasks.TaskCommand)]
 PLACE = r.Place("default", "pay", "card")

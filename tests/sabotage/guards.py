@@ -492,7 +492,7 @@ GUARDS = (
           "if any(attempt.veil.shows(one) for one in data):", "if False:", REDACTED),
     Guard("redaction: a type that hides itself proves nothing", "engine/redaction.py", "    if not same:\n", "    if False:\n", REDACTED),
     Guard("redaction: an older key still tells what is the same", "engine/redaction.py",
-          "markers[name] = held[name] if same else", "markers[name] = held[name] if False else", REDACTED),
+          "found[name] = held[name] if same else", "found[name] = held[name] if False else", REDACTED),
     Guard("redaction: people write it down neither", "engine/review.py",
           "if any(ledger.veil.data(one) is not one for one in said):", "if False:", REDACTED),
     Guard("redaction: a worker does not start without a key", "worker.py", "        expect_key(app.declared_effects)\n", "", REDACTED),
