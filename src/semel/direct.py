@@ -162,7 +162,7 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
             runtime, session, ledger, unfenced=runtime.unfenced, limits=self._limits, hold_seconds=self._wait.total_seconds()
         )
         try:
-            ready = yield from attempts.prepare(attempt)
+            ready = yield from attempts.prepare_direct(attempt)
         except BaseException:
             session.held.discard((self.ref.tenant, self.ref.id))
             raise

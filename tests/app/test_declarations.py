@@ -139,6 +139,117 @@ def test_an_effect_that_identifies_itself_otherwise_does_not_start(
     assert calls == ["charged a"]
 
 
+def test_what_was_pruned_is_still_known_by_its_arguments(make: Make, calls: list[str], tmp_path: Path) -> None:
+    old = make()
+    old.bill.run("a")  # type: ignore[attr-defined]
+    ref = old.bill.enqueue("a")  # type: ignore[attr-defined]
+    assert old.review.prune(older_than=timedelta(0), export=tmp_path / "rows", by="ann").tasks == 1
+    old.close()
+    new = make(effect={"intent": ("n", "cents")})
+    new.review.replay(ref, by="ann")
+    with pytest.raises(semel.Misuse, match="its intent or scope has changed"):
+        start(new)
+    with pytest.raises(semel.Unsettled, match="the code has changed"):
+        new.bill.run("a")  # type: ignore[attr-defined]
+    assert calls == ["charged a"]
+
+
+def test_an_effect_that_lost_a_guard_does_not_start_where_the_record_has_it_and_is_told_in_the_log(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMEL_REDACTION_KEY", "ab" * 32)
+    calls: list[str] = []
+
+    def code(stops: bool, **guards: Any) -> semel.App:
+        app = semel.App(url)
+
+        @app.effect(intent=("n",), **guards)
+        def pay(submission: semel.Submission, n: str, card: str) -> str:
+            calls.append(n)
+            return "receipt"
+
+        @app.task(intent=("n",), retry=TRIES)
+        def bill(n: str) -> str:
+            semel.bind(account="alice")
+            receipt = pay(n, "4111222233334444")
+            if stops:
+                raise semel.NotDone("the printer is out of paper")
+            return receipt
+
+        app.bill = bill  # type: ignore[attr-defined]
+        return app
+
+    guards = {"identity": lambda: {"account": "alice"}, "redact": ("card",), "approve": lambda n: n == "much"}
+    old = code(True, **guards)
+    with pytest.raises(semel.Unsettled):
+        old.bill.run("a")  # type: ignore[attr-defined]
+    start(old, limit=0)
+    for name, said in (("redact", "'card' redacted"), ("identity", "identity= is gone")):
+        with pytest.raises(semel.Misuse, match=said):
+            start(code(False, **{guard: given for guard, given in guards.items() if guard != name}))
+    caplog.clear()
+    new = code(False, **{**guards, "approve": False})
+    start(new)
+    assert "effect 'pay' has no approve= any more" in caplog.text and calls == ["a"]
+    assert new.tasks.list(kind="bill")[0].execution == "succeeded"
+    new.close()
+
+
+def test_what_was_sent_as_somebody_is_not_gone_on_with_by_code_that_does_not_look(url: str) -> None:
+    """Even if it was declared only after the work was bound."""
+
+    def pay(submission: semel.Submission, n: str) -> str:
+        return "receipt"
+
+    old = semel.App(url)
+    with old.work("w", kind="agent"):
+        semel.bind(account="alice")
+        old.effect(intent=("n",), identity=lambda: {"account": "alice"})(pay)("a")
+    old.close()
+    new = semel.App(url)
+    new.effect(intent=("n",))(pay)
+    with pytest.raises(semel.Misuse, match="identity= is gone"), new.work("w", kind="agent"):
+        pass
+    new.close()
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"intent": ("n", "cents")}, {"scope": "tenant"}, {"material": ()}, {"intent": ("n", "cents"), "formerly": ("charge",)},
+    ],
+)  # fmt: skip
+@both
+def test_direct_work_does_not_do_again_what_its_code_declares_otherwise(url: str, changed: dict[str, Any], late: bool) -> None:
+    calls: list[str] = []
+
+    def declared(app: semel.App, **more: Any) -> Any:
+        def charge(submission: semel.Submission, n: str, cents: int) -> str:
+            calls.append(n)
+            return "receipt"
+
+        name = "charge_card" if "formerly" in more else "charge"
+        return app.effect(**{"intent": ("n",), "material": ("cents",), "name": name, **more})(charge)
+
+    old = semel.App(url)
+    with old.work("w", kind="agent"):
+        declared(old)("a", 7)
+    old.close()
+    new = semel.App(url)
+    charge = None if late else declared(new, **changed)
+    with pytest.raises(semel.Misuse, match="the code of work agent w has changed: effect 'charge'"), new.work("w", kind="agent"):
+        charge = charge or declared(new, **changed)
+        charge("a", 7)
+    new.close()
+    back = semel.App(url)
+    charge = declared(back)
+    with back.work("w", kind="agent") as work:
+        assert charge("a", 7) == "receipt" and work.attempt == 3
+    back.close()
+    assert calls == ["a"]
+
+
 def test_it_starts_once_nothing_unfinished_holds_the_old_one(make: Make, calls: list[str]) -> None:
     ref = begun(make)
     with pytest.raises(semel.Misuse):

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import semel
+from semel.engine import startcheck
 from semel.engine.runtime import Runtime
 from semel.testing import Harness
 
@@ -250,7 +251,7 @@ def test_a_person_may_bind_anew_and_that_is_on_record(shop: Shop, h: Harness) ->
     h.run()
     assert task.result() == "bought o1" and shop.bought == ["o1"]
     *_, anew = [event for event in shop.app.journal(task) if event.kind == "bound"]
-    assert anew.actor == "person:ann" and anew.body == {"identity": {"profile": "p2"}, "by": "ann"}
+    assert anew.actor == "person:ann" and anew.body == {"identity": {"profile": "p2"}, "by": "ann", "watched": ()}
 
 
 def test_an_agent_cannot_bind_anew(shop: Shop, h: Harness) -> None:
@@ -390,9 +391,81 @@ def test_code_that_looks_no_more_does_not_settle_what_was_sent_under_an_identity
         declared = shop.app.declared_effects.get("buy")
         object.__setattr__(declared, "identity", None)  # rolled back
         shop.app.review.replay(task, by="ann")
+        with pytest.raises(semel.Misuse, match=r"effect 'buy' .* this code does not look \(identity= is gone\): 1 unfinished"):
+            h.run()
+        startcheck.check(shop.app.runtime.desk, shop.app.code, None, by="ann", reason="for new tasks")
         h.run()
         assert "the code observes no identity any more; declare identity= again" in shop.blocked(task)
         assert shop.bought == ["o1"] and not shop.looked
+
+
+def looks(shop: Shop, identity: Any) -> None:
+    """Its code as it was before it looked, or after."""
+    object.__setattr__(shop.app.declared_effects.get("buy"), "identity", identity)
+
+
+def test_code_that_does_not_look_sends_nothing_for_a_task_that_was_bound_by_code_that_did(shop: Shop, h: Harness) -> None:
+    """The effect is not on record yet: what the binding says of it is."""
+    declared = shop.app.declared_effects.get("buy")
+    assert declared is not None
+    who = declared.identity
+    looks(shop, None)
+    start(shop, h, "o0")  # this code has run here before: rolled back, it starts all the same
+    looks(shop, who)
+    shop.page = raises
+    task = start(shop, h)
+    assert shop.blocked(task) and "intended" not in shop.kinds(task)
+    looks(shop, None)
+    shop.app.review.replay(task, by="ann")
+    h.run()
+    state = shop.app.tasks.get(task)
+    assert state.delivery == "blocked" and "identity= is gone" in state.why and shop.bought == ["o0"]
+    looks(shop, who)
+    shop.page = ALICE
+    shop.app.review.replay(task, by="ann")
+    h.run()
+    assert task.result() == "bought o1"
+
+
+def test_direct_work_that_was_bound_by_code_that_looked_is_not_entered_by_code_that_does_not(shop: Shop, h: Harness) -> None:
+    declared = shop.app.declared_effects.get("buy")
+    assert declared is not None
+    who = declared.identity
+    with shop.app.work("pr-1", kind="agent"):
+        semel.bind(**ALICE)
+    looks(shop, None)
+    with pytest.raises(semel.Misuse, match="identity= is gone"), shop.app.work("pr-1", kind="agent"):
+        shop.buy("o1")
+    assert not shop.bought
+    looks(shop, who)
+    with shop.app.work("pr-1", kind="agent"):
+        semel.bind(**ALICE)
+        shop.buy("o1")
+    assert shop.bought == ["o1"]
+
+
+def test_a_person_binds_what_was_observed_of_an_unknown_that_was_sent_before_its_code_looked() -> None:
+    shop = Shop(binds=False)
+    who = shop.app.declared_effects.get("buy").identity  # type: ignore[union-attr]
+    looks(shop, None)
+    with Harness(shop.app) as h:
+        h.crash(shop.buy, "after")
+        shop.there = semel.Unavailable("down", retry_after=timedelta(minutes=1))
+        task = start(shop, h)
+        assert shop.app.tasks.get(task).execution == "unknown" and shop.looked == ["o1"]
+        looks(shop, who)
+        shop.looked.clear()
+        shop.there = semel.Confirmed("found it")
+        h.advance(timedelta(minutes=2))
+        h.run()
+        assert "nothing is bound to its task" in shop.blocked(task) and not shop.looked
+        with pytest.raises(semel.Refused, match=r"'acount' is not bound .* nor was it observed \(that was account='alice'"):
+            shop.app.review.replay(task, by="ann", identity={"acount": "alice"})
+        shop.app.review.replay(task, by="ann", identity=ALICE, reason="I have looked at the orders")
+        h.run()
+        assert task.result() == "found it" and shop.looked == ["o1"] and shop.bought == ["o1"]
+        (anew,) = [event for event in shop.app.journal(task) if event.kind == "bound"]
+        assert anew.actor == "person:ann" and anew.body["identity"] == ALICE
 
 
 def test_tenant_scoped_keys_are_guarded_too() -> None:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +195,10 @@ def test_what_has_not_ended_or_is_young_or_dead_lettered_stays(shop: Shop, prune
     assert sum(done.stayed.values()) == 1 and "--dead" in next(iter(done.stayed))
     assert [shop.rows(ref)[0].kind for ref in (waiting, dead, late)] == ["enqueued", "enqueued", "pruned"]
     done = prune(dead=True, reason="written off")
-    assert (done.tasks, done.stayed) == (1, {}) and shop.app.tasks.get(dead).delivery == "dead_lettered"
+    given_up = shop.app.tasks.get(dead)
+    assert (done.tasks, done.stayed) == (1, {}) and (given_up.delivery, given_up.execution) == ("acknowledged", "failed")
+    for which in (semel.DeadLetters(), semel.DeadLetters(until=datetime(2020, 1, 1, tzinfo=UTC))):
+        assert shop.app.review.replay_many(which, by="bob").done == (), "what is given up is no dead letter"
     shop.app.review.cancel(waiting, by="ann")
     shop.app.review.replay(dead, by="ann")
     shop.app.run_worker(until_idle=True)
@@ -328,7 +331,7 @@ def test_a_torn_line_of_one_that_was_killed_is_taken_off_first(shop: Shop, prune
 
 KILLED = """
 import os, signal, sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 import semel
 from semel.engine import retention
 from semel.engine.exportfile import ExportFile

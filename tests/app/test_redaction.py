@@ -456,6 +456,28 @@ def test_after_a_change_of_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     till.app.close()
 
 
+@pytest.mark.parametrize("scope", ["task", "tenant"])
+@pytest.mark.parametrize("url", ["sqlite", "postgres"])
+def test_after_a_change_of_keys_what_was_pruned_or_is_another_tasks_is_the_same_value_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, scope: str, url: str
+) -> None:
+    place = f"sqlite:///{tmp_path}/till.db" if url == "sqlite" else str(request.getfixturevalue("database"))
+    till = Till(place, material=("card",), scope=scope)
+    with till.app.work("w", kind="k"):
+        till.pay("r1", CARD, "a")
+    till.app.close()
+    monkeypatch.setenv("SEMEL_REDACTION_KEY", f"{NEW_KEY},{KEY}")
+    for prune in (False, True):
+        if prune:
+            till.app.review.prune(older_than=timedelta(0), export=tmp_path / "rows", by="ann")
+        with till.app.work("w" if scope == "task" else f"other {prune}", kind="k"):
+            assert till.pay("r1", CARD, "a") == "paid with [redacted]"
+            with pytest.raises(semel.Refused, match="intent_changed"):
+                till.pay("r1", OTHER, "a")
+    assert till.sent == [("r1", CARD)] and CARD not in (tmp_path / "rows").read_text()
+    till.app.close()
+
+
 # --- approvals ---
 
 

@@ -400,7 +400,7 @@ ALICE = (("account", "alice"),)
 def leased_bound() -> TaskBench:
     """It acts as alice."""
     bench = leased()
-    return bench.do(t.Bind(bench.token, ALICE))
+    return bench.do(t.Bind(bench.token, ALICE, ("charge",)))
 
 
 def leased_mismatched() -> TaskBench:

@@ -233,9 +233,7 @@ def effect(x: e.Effect, past: Past, need: Need | None, now: int, home: str) -> N
     tries = ", ".join(
         f"#{sub.n} {'assumed in' if sub.assumed else 'by'} attempt {sub.attempt}{whose[sub.task]}" for sub in x.sent[-4:]
     )
-    gone = x.confirmed and x.args is None and bool(x.digest)
-    args = f"(pruned; its digest is {x.digest})" if gone else out.one_line(x.args, out.room(INDENT + 2))
-    rows = [("key", x.key), ("sent" if x.sent else "to send", args)]
+    rows = [("key", x.key), ("sent" if x.sent else "to send", out.one_line(x.args, out.room(INDENT + 2)))]
     if x.asked is not None and x.asked.digest != x.digest:
         rows.append(("asked", f"{out.one_line(x.asked.args, out.room(INDENT + 2))}"))
     rows += [("", f"{sent}: {tries}" if tries else sent)]

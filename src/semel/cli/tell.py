@@ -271,6 +271,8 @@ def _signalled(t: Teller, row: Row, x: j.Signalled) -> tuple[str, tuple[Detail, 
 def _bound(t: Teller, row: Row, x: j.Bound) -> tuple[str, tuple[Detail, ...]]:
     if x.by:
         return f"{x.by} says that {t.work(row.stream).lower()} acts as another from now on.", (("bound", x.identity),)
+    if not x.identity:
+        return f"{t.work(row.stream)} acts as what is bound to it in more of its effects.", (("effects", list(x.watched)),)
     return f"{t.work(row.stream)} is bound to an identity; it acts as nobody else from now on.", (("bound", x.identity),)
 
 
@@ -308,7 +310,7 @@ def _pruned(t: Teller, row: Row, x: j.Pruned) -> tuple[str, tuple[Detail, ...]]:
     for effect in effects:
         t._names[effect.key] = effect.name
         t.past[effect.key] = Past(now=effect, settled=Settled("pruned", "", row.at, effect.state) if effect.sent else None)
-    return f"{said} What was proved is remembered: keys, digests and results. Steps, and the words of what was done, are not.", ()
+    return f"{said} What was proved is remembered: keys, arguments and results. Steps, and other wordings, are not.", ()
 
 
 def _doubt_lifted(t: Teller, row: Row, x: j.DoubtLifted) -> tuple[str, tuple[Detail, ...]]:

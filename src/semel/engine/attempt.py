@@ -73,6 +73,7 @@ class Attempt:
         self.said: dict[str, str] = {}
         self.declined = 0  # how often its code was told no, and could read it
         self.doing: dict[str, Doing] = {}
+        self.looked_at: frozenset[str] | None = None  # in direct mode: the effects that were declared when it was asked
         self.exit: Exit | None = None
         self.stopping = False
         self._flights: dict[str, Signal] = {}
@@ -300,15 +301,37 @@ class Attempt:
 
     def unfit(self, work: Work) -> Generator[Request, Any, Exit | None]:
         """How to end, if what is on record does not fit this code (R22): another worker's may be the one that it fits."""
-        place = fits.Place(self.desk.store.info.application, self.ledger.tenant)
-        shared = [stream.state.effect for stream in self.ledger.keys.values() if stream.state.effect is not None]
-        why = fits.unfit(place, self.ledger.state, shared, self.runtime.effects, work)
+        why = fits.unfit(self._place, self.ledger.state, self._shared(), self.runtime.effects, work)
         if not why or (yield from self.desk.off_loop(self.runtime.accepted)):
             return None
         sessions = yield from self.desk.off_loop(self.desk.store.sessions)
         if any(row.id != self.session.id for row in sessions) and self.number < GIVEN_BACK:
             return Exit("park", f"left for other code: {why}", wait_ms=OTHERS_MS)
         return Exit("block", f"the code has changed: {why}")
+
+    @property
+    def _place(self) -> fits.Place:
+        return fits.Place(self.desk.store.info.application, self.ledger.tenant)
+
+    def _shared(self) -> list[e.Effect]:
+        return [stream.state.effect for stream in self.ledger.keys.values() if stream.state.effect is not None]
+
+    def changed(self) -> Misuse | None:
+        """In direct mode, of the effects that are declared by now: why the code would do again what is on record (R22)."""
+        self.looked_at = frozenset(self.runtime.effects.names())
+        why = fits.changed(self._place, self.ledger.state, self._shared(), self.runtime.effects)
+        if not why:
+            return None
+        state = self.ledger.state
+        return Misuse(
+            f"the code of work {state.kind} {state.key} has changed: {why}. It would be done again under another key, so "
+            f"nothing is sent; declare it as it was, or, for something else, as another effect (name=) or in another work"
+        )
+
+    def expect_unchanged(self, effect: Effect) -> None:
+        """Raise `Misuse` if direct work comes to an effect that was declared since it began, and otherwise than on record."""
+        if self.looked_at is not None and effect.name not in self.looked_at and (error := self.changed()) is not None:
+            raise error
 
     def evidence_came(self) -> None:
         """An outcome has landed late (R2). If the task waits for a person because of it, it need not wait any more."""
@@ -382,6 +405,18 @@ def prepare(attempt: Attempt) -> Generator[Request, Any, bool]:
     if attempt.over():  # before this attempt, which can do no better
         yield from attempt.ledger.commit(tasks.Exceed(attempt.token, attempt.clock.wall_ms(), attempt.ran_ms()))
         return False
+    return True
+
+
+def prepare_direct(attempt: Attempt) -> Generator[Request, Any, bool]:
+    """The same for work whose handler nobody declared. Raises `Misuse`, and gives it back, if its effects are others now."""
+    if not (yield from prepare(attempt)):
+        return False
+    error = attempt.changed()
+    if error is not None:
+        attempt.exit = Exit("park", str(error))
+        yield from attempt.end(Raised(Suspended()), lambda value: value)
+        raise error
     return True
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Registry, Work
 from semel.machine import effects as e
-from semel.machine import keys, tasks
+from semel.machine import keys, redaction, tasks
 
 
 class Place(NamedTuple):
@@ -42,18 +42,43 @@ def _effects(place: Place, state: tasks.Task, shared: Iterable[e.Effect], effect
     for name in sorted(state.names):
         if name and effects.get(name) is None:
             return f"effect {name!r} is on record, and this code does not declare it (renamed: formerly=({name!r},))"
+    return changed(place, state, shared, effects)
+
+
+def changed(place: Place, state: tasks.Task, shared: Iterable[e.Effect], effects: Registry[Effect]) -> str:
+    """Which effect on record the code declares otherwise, in words; "" if none. What it does not declare is passed over."""
+    for name in sorted(state.watched):
+        if (declared := effects.get(name)) is not None and declared.identity is None:
+            return _unwatched(name)
     seen: set[str] = set()
     for known in [*(x for _, x in sorted(state.effects.items())), *shared]:
         declared = effects.get(known.name)
-        if declared is not None and known.name not in seen and known.args is not None:
+        if declared is None:
+            continue
+        if wrong := _unguarded(known, declared):
+            return wrong
+        if known.name not in seen:
             seen.add(known.name)
             if wrong := _changed(place, state, known, declared):
                 return wrong
     return ""
 
 
+def _unwatched(name: str) -> str:
+    return f"effect {name!r} was sent only as what is bound to its task, and this code does not look (identity= is gone)"
+
+
+def _unguarded(known: e.Effect, declared: Effect) -> str:
+    if declared.identity is None and any(s.observed for s in known.sent):
+        return _unwatched(known.name)
+    for name, data in sorted((known.args or {}).items()):
+        if redaction.mark_of(data) is not None and name in declared.parameters.values and name not in declared.redact:
+            return f"effect {known.name!r} is on record with {name!r} redacted, and this code would record it (redact= is gone)"
+    return ""
+
+
 def _changed(place: Place, state: tasks.Task, known: e.Effect, declared: Effect) -> str:
-    args = known.args if known.asked is None or known.asked.args is None else known.asked.args
+    args = (known.args if known.asked is None or known.asked.args is None else known.asked.args) or {}
     missing = sorted({*declared.intent, *declared.material} - set(args))
     if missing:
         return f"effect {known.name!r} is on record without {missing[0]!r}, which identifies it in this code"

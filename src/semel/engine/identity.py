@@ -45,7 +45,9 @@ def bind(attempt: Attempt, identity: Mapping[str, str]) -> None:
     wanted = checked(identity, "semel.bind()")
     redaction.refuse_clear(attempt, "semel.bind()", dict(wanted))
     why = machine.differs(attempt.ledger.state.bound, dict(wanted))
-    attempt.ledger.post(tasks.Bind(attempt.token, wanted))
+    declared = (attempt.runtime.effects.get(name) for name in attempt.runtime.effects.names())
+    watched = tuple(sorted({effect.first_name for effect in declared if effect is not None and effect.identity is not None}))
+    attempt.ledger.post(tasks.Bind(attempt.token, wanted, watched))
     if why:
         raise attempt.left_blocked(f"{Code.IDENTITY_MISMATCH}: {why}", "")
 

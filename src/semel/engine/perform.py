@@ -70,6 +70,7 @@ class Doing:
 
 def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict[str, Any], occurrence: str = "") -> Called:
     """The call as data, and its key. Raises `Misuse` that names the field; nothing has happened then."""
+    attempt.expect_unchanged(effect)
     if effect.atomic:
         attempt.runtime.lender(effect)
     with redaction.careful(attempt, effect, args, kwargs):
@@ -83,8 +84,22 @@ def _called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dic
         keys.check_intent(data[name], f"{effect.name}: intent {name}")
     key = key_of(attempt, effect, data, occurrence, 0)
     data = redaction.recorded(attempt, effect, key, values, data, occurrence)
-    material = keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
-    return Called(effect, values, data, key, keys.digest(data), material, occurrence)
+    return Called(effect, values, data, key, keys.digest(data), material_of(effect, data), occurrence)
+
+
+def material_of(effect: Effect, data: dict[str, Json]) -> str:
+    """The digest of what may not change under one key."""
+    return keys.digest({name: data[name] for name in effect.material}) if effect.material else ""
+
+
+def as_others_recorded(attempt: Attempt, call: Called) -> Generator[Request, Any, Called]:
+    """A tenant-scoped call with the redacted values as another task may have recorded them, under an older key."""
+    effect = call.effect
+    if not effect.redact or effect.scope == "task":
+        return call
+    known = yield from attempt.desk.off_loop(lambda: attempt.ledger.shared_effect(call.key))
+    data = {**call.args, **redaction.markers(attempt, effect, known, effect.parameters.encode(call.values))}
+    return replace(call, args=data, digest=keys.digest(data), material=material_of(effect, data))
 
 
 def key_of(attempt: Attempt, effect: Effect, data: dict[str, Json], occurrence: str, generation: int) -> str:
@@ -115,6 +130,7 @@ def perform(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
 
 def _alone(attempt: Attempt, call: Called) -> Generator[Request, Any, Any]:
     tried = 0
+    call = yield from as_others_recorded(attempt, call)
     approvers = yield from approval.wanted(attempt, call)
     while True:
         attempt.look_at_time()

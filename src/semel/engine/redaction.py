@@ -57,16 +57,19 @@ def recorded(
     clear = {f"argument {name}": value for name, value in data.items() if name not in effect.redact}
     if known is None or not known.confirmed:  # done before its code said redact=: the record is the answer
         _nowhere_in_clear(attempt, effect, {**clear, "occurrence": occurrence})
-    if not effect.redact:
-        return data
+    return {**data, **markers(attempt, effect, known, data)} if effect.redact else data
+
+
+def markers(attempt: Attempt, effect: Effect, known: e.Effect | None, data: Mapping[str, Json]) -> dict[str, Json]:
+    """What stands on record for the redacted arguments in `data`: what stands there already, if it is of the same values."""
     ring = attempt.runtime.ring
     held = known.args or {} if known is not None else {}
-    markers: dict[str, Json] = {}
+    found: dict[str, Json] = {}
     for name in effect.redact:
         place = place_of(attempt, effect, name)
         same = ring.matches(place, held.get(name), data[name])  # under an older key: it is the same value all the same
-        markers[name] = held[name] if same else r.marker(ring.key(effect.name), place, data[name])
-    return {**data, **markers}
+        found[name] = held[name] if same else r.marker(ring.key(effect.name), place, data[name])
+    return found
 
 
 def place_of(attempt: Attempt, effect: Effect, field: str) -> r.Place:

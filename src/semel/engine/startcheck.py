@@ -52,7 +52,8 @@ class Code:
                 name: {
                     "names": sorted({effect.name, *effect.formerly}), "parameters": _parameters(effect),
                     "intent": list(effect.intent), "material": list(effect.material), "scope": effect.scope,
-                    "recovery": [str(rung) for rung in effect.rungs],
+                    "recovery": [str(rung) for rung in effect.rungs], "approve": effect.approve is not False,
+                    "identity": effect.identity is not None, "redact": sorted(effect.redact),
                 }
                 for name, effect in sorted(effects.items())
             },
@@ -103,6 +104,8 @@ def check(desk: Desk, code: Code, tenant: str | None, *, by: str = "", reason: s
         unfit = _unfit(desk, code, own, past, tenant)
         if unfit.count and not by:
             _refuse(unfit, past)
+        for gone in d.guards_gone(past.last, own) if past.last is not None else ():
+            log.warning("semel: %s: what this code begins is not guarded by it", gone)
         event = own.event(bool(by) and bool(unfit.count), reason)
         if by and not unfit.count:
             return unfit

@@ -86,6 +86,18 @@ def narrowed_kinds(before: j.Declared, own: Declarations) -> set[str]:
     return found
 
 
+def guards_gone(before: j.Declared, own: Declarations) -> list[str]:
+    """What guarded an effect in the last code, and does not in this one, in words."""
+    found = []
+    for name, was in sorted(before.effects.items()):
+        now = next((effect for effect in own.effects.values() if name in effect["names"]), None)
+        if now is not None:
+            gone = [guard for guard in ("approve", "identity") if was.get(guard) and not now[guard]]
+            gone += [f"redact=({field!r},)" for field in was.get("redact", []) if field not in now["redact"]]
+            found += [f"effect {name!r} has no {guard if '=' in guard else guard + '='} any more" for guard in gone]
+    return found
+
+
 def _sorted(intent: Json) -> Json:
     return None if intent is None else sorted(intent)
 

@@ -264,11 +264,13 @@ class Signalled(Happened):
 
 @dataclass(frozen=True, slots=True)
 class Bound(Happened):
-    """As whom, and where, the task acts: names and values, added to those before. by: the person who gave them other values."""
+    """As whom, and where, the task acts: names and values, added to those before. by: the person who gave them other values.
+    watched: the effects that the code which binds them declares with identity=; none is sent without it any more (R22)."""
 
     kind: ClassVar[str] = "bound"
     identity: Json
     by: str = ""
+    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ under that one: a lookup in another account would find nothing, and be believed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 from semel.machine import events as j
@@ -93,22 +93,30 @@ def differs(bound: Mapping[str, str], wanted: Mapping[str, str]) -> str:
     return f"another identity: {'; '.join(said)}" if said else ""
 
 
-def decided(bound: Mapping[str, str], c: Bind | Mismatch) -> tuple[j.Happened, ...]:
-    """Further names are bound; what contradicts what is bound is on record, and the attempt may start nothing more."""
+def decided(bound: Mapping[str, str], watched: Set[str], c: Bind | Mismatch) -> tuple[j.Happened, ...]:
+    """Further names are bound, further effects (beyond those `watched`) are to observe them. What contradicts what is bound is
+    on record, and the attempt may start nothing more."""
     if isinstance(c, Mismatch):
         return (j.Mismatched(c.why, c.key, c.name, None if c.observed is None else dict(c.observed)),)
     wanted = dict(c.identity)
     if why := differs(bound, wanted):
         return (j.Mismatched(why, observed=wanted),)
     new = {name: value for name, value in wanted.items() if name not in bound}
-    return (j.Bound(new),) if new else ()
+    more = tuple(sorted(set(c.watched) - watched))
+    return (j.Bound(new, watched=more),) if new or more else ()
 
 
-def rebound(bound: Mapping[str, str], identity: Names, by: str) -> tuple[j.Happened, ...] | Refusal:
-    """A person gives bound names other values, in the change that lets the task go on."""
+def rebound(
+    bound: Mapping[str, str], differed: j.Mismatched | None, identity: Names, by: str
+) -> tuple[j.Happened, ...] | Refusal:
+    """A person gives names other values, in the change that lets the task go on: those that are bound, and those that the last
+    attempt observed beside them. The handler, which would bind these, does not run before an unknown is settled."""
+    seen = (differed.observed if differed is not None else None) or {}
     for name, _ in identity:
-        if name not in bound:
-            there = words(names(bound)) or "nothing"
-            return Refusal(Code.STALE_VIEW, f"{name!r} is not bound to the task, so it cannot be bound anew; bound is {there}")
-    new = {name: value for name, value in identity if bound[name] != value}
+        if name not in bound and name not in seen:
+            there, looked = words(names(bound)) or "nothing", words(names(seen)) or "nothing"
+            return Refusal(
+                Code.STALE_VIEW, f"{name!r} is not bound to the task (bound is {there}), nor was it observed (that was {looked})"
+            )
+    new = {name: value for name, value in identity if bound.get(name) != value}
     return (j.Bound(new, by),) if new else ()

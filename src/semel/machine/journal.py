@@ -19,7 +19,7 @@ GENESIS = bytes(32)  # the hash before the first row
 _FIELDS = {
     kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
 }
-_TUPLES = {"recovery", "intent", "reopens"}
+_TUPLES = {"recovery", "intent", "reopens", "watched"}
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 _escape = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 

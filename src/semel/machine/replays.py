@@ -32,7 +32,7 @@ def replayed(task: Task, c: Replay) -> tuple[j.Happened, ...] | Refusal:
     """What a replay does."""
     if c.seen and (task.version != c.seen or task.delivery is not Delivery.DEAD_LETTERED):
         return Refusal(Code.STALE_VIEW, f"the task has moved on since you looked (it is {task.delivery}): look again")
-    anew = identity.rebound(task.bound, c.identity, c.by)
+    anew = identity.rebound(task.bound, task.differed, c.identity, c.by)
     if isinstance(anew, Refusal):
         return anew
     if task.delivery is Delivery.BLOCKED and not c.from_step and c.at_most is None:

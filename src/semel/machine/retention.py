@@ -1,7 +1,7 @@
 """Retention (R22): what is remembered of a stream whose rows are taken away. Pure; `tasks` asks, and applies.
 
 A stream is pruned by one row more, chained to the last like any other, that holds what a later decision may rest on: keys,
-digests, results, tokens, counts. The rows before it go. Lost are the steps, the words of what was done, and the story.
+arguments, digests, results, tokens, counts. The rows before it go. Lost are the steps, other wordings, and the story.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ def of_task(task: Task, c: Prune, shared: Mapping[str, Key]) -> j.Pruned | Refus
             return _no(Code.UNKNOWN_OUTSTANDING, f"it has joined {held.name}, whose outcome is not proved")
     left = {key: forgotten(x) for key, x in task.effects.items()}
     kept = replace(task, steps=Map(), effects=Map(left), version=task.version + 1)
+    if task.delivery is Delivery.DEAD_LETTERED:  # given up: it leaves the dead letters, as by a purge
+        kept = replace(kept, delivery=Delivery.ACKNOWLEDGED, why=f"purged: {c.reason}")
     return j.Pruned(c.rows, c.hash, c.reason, task=plain(kept))
 
 
@@ -63,13 +65,14 @@ def users(key: Key) -> set[str]:
 
 
 def forgotten(x: Effect) -> Effect:
-    """An effect without the words of what was done: their digest tells a drift. What may yet be sent is kept whole, and
-    so is what a person may yet take back (`reversal`)."""
+    """An effect without what no later decision looks at. Its arguments stay, however long: only from them can be told
+    whether the code still gives it this key (`fits`), and whether a redacted value is the same under an older key.
+    What may yet be sent is kept whole, and so is what a person may yet take back (`reversal`)."""
     if not x.confirmed or x.word is not None:
         return x
     x = replace(x, sent=tuple(replace(s, session="") for s in x.sent))  # only of an open one it matters who could still act
-    asked = None if x.asked is None else replace(x.asked, args=None)
-    return replace(x, args=None, asked=asked, approvals=tuple(replace(given, args=None) for given in x.approvals))
+    asked = replace(x.asked, args=None) if x.asked is not None and x.asked.digest == x.digest else x.asked
+    return replace(x, asked=asked, approvals=tuple(replace(given, args=None) for given in x.approvals))
 
 
 def _no(code: Code, message: str) -> Refusal:

@@ -173,10 +173,11 @@ class Purge:
 
 @dataclass(frozen=True, slots=True)
 class Bind:
-    """The task acts as this from now on, and in each later attempt."""
+    """The task acts as this from now on, and in each later attempt. watched: effects that the code declares with identity=."""
 
     token: int
     identity: Names
+    watched: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

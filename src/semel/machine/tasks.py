@@ -113,6 +113,7 @@ class Task:
     signals: Map[str, tuple[int, Json]] = field(default_factory=Map)  # by event: the seq and the payload
     waiting: str = ""  # the key of the wait for which it has no owner now
     bound: Map[str, str] = field(default_factory=Map)  # its identity
+    watched: frozenset[str] = frozenset()  # the effects that observe as whom they are sent, said the code that bound it
     differed: j.Mismatched | None = None  # what was observed instead, if its last attempt ended so
     at_most: Map[str, int] | None = None  # by effect name: how many keys may be new since it was replayed; None: no limit
     fresh: Map[str, tuple[str, ...]] = field(default_factory=Map)  # by effect name: those that are, in their order
@@ -437,8 +438,8 @@ _DECIDE: dict[type, Callable[[Task, Any, Mapping[str, Key]], e.Decision | Refusa
     Claim: _claim, Finish: _finish, Fail: _fail, Park: _park, Suspend: _suspend, Block: _block, Unblock: _unblock,
     Conclude: _conclude, LoseLease: _lose_lease, Step: _step, Join: _join, Decline: _decline, Cancel: _cancel, Replay: _replay,
     Purge: _purge, Wait: _wait, GiveUp: _give_up, Signal: _signal, Spend: _spend, Exceed: _exceed, Prune: _prune,
-    Bind: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
-    Mismatch: lambda t, c, _: e.Decision(identity.decided(t.bound, c)),
+    Bind: lambda t, c, _: e.Decision(identity.decided(t.bound, t.watched, c)),
+    Mismatch: lambda t, c, _: e.Decision(identity.decided(t.bound, t.watched, c)),
 }  # fmt: skip
 
 
@@ -579,7 +580,7 @@ _APPLY: dict[type, Callable[[Task, Any], Task]] = {
     j.Stepped: lambda t, c: replace(t, steps=t.steps.set(c.key, (t.version + 1, c.result))),
     j.Joined: _apply_joined,
     j.Suspended: lambda t, c: replace(t, suspended=c.why),
-    j.Bound: lambda t, c: replace(t, bound=t.bound.update(c.identity)),
+    j.Bound: lambda t, c: replace(t, bound=t.bound.update(c.identity), watched=t.watched | set(c.watched)),
     j.Mismatched: lambda t, c: replace(t, suspended=t.suspended or c.why, differed=c),
     j.Parked: lambda t, c: _left(t, Delivery.QUEUED, _rest(t), due=c.due, clean=False, why=c.why, waiting=c.key),
     j.Waits: lambda t, c: replace(t, waits=t.waits.set(c.key, Waiting(t.version + 1, c.event, c.until))),
