@@ -31,9 +31,9 @@ LENGTH = 300  # characters of an error that are kept
 # a task), digests, semel's own words, names that code declares, and who signed. All others are looked through.
 OWN = frozenset({
     "askers", "at_most", "budget", "by", "closed", "code", "delivery", "digest", "ending",
-    "execution", "fresh", "hash", "how", "id", "incarnation", "intent", "joined", "watched", "key", "kind", "material", "max_usd", "name",
+    "execution", "fresh", "hash", "how", "id", "incarnation", "intent", "joined", "key", "kind", "material", "max_usd", "name",
     "names", "outcome", "proof", "queue", "recovery", "reopens", "said", "sender", "session", "submitted", "task", "unfenced",
-    "unknown", "usd", "used", "verdict", "waiting",
+    "unknown", "usd", "used", "verdict", "waiting", "watched",
 })  # fmt: skip
 # Those that cannot be changed on their way to the record: what would put a value there is refused before, or not taken.
 KEPT = frozenset({"ahead", "args", "batch", "event", "from_step", "identity", "observed", "occurrence"})
