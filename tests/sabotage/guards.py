@@ -57,6 +57,8 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -73,7 +75,8 @@ class Guard:
     @property
     def slow(self) -> bool:
         """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
-        return any(test.split("/")[1] in ("crash", "postgres", "restore", "acceptance") for test in self.tests)
+        files = {test.partition("::")[0] for test in self.tests}
+        return bool(files & ON_BOTH_STORES) or any(file.split("/")[1] in NEED_MORE for file in files)
 
 
 GUARDS = (

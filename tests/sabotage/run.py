@@ -33,7 +33,7 @@ NEEDED = (
     "uuid_utils", "typer.testing", "rich.console", "rich.table", "rich.progress", "psycopg", "psycopg.rows", "psycopg_pool",
     "cryptography.hazmat.primitives.asymmetric.ed25519", "prometheus_client", "opentelemetry.sdk.trace.export",
 )  # fmt: skip
-PLAIN = ("-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "60")
+PLAIN = ("-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "--timeout", "20")
 SERVER = """
 import sys
 from semel.testing import postgres
@@ -50,6 +50,7 @@ class Found:
     guard: Guard
     test: str  # the test that failed; "" if none did
     said: str = ""
+    seconds: float = 0.0
 
 
 @dataclass
@@ -106,6 +107,10 @@ def _child(run: Run) -> int:
         )
         sys.path.insert(0, source)
         sys.dont_write_bytecode = True
+        hypothesis = importlib.import_module("hypothesis")  # that there is a counterexample is enough: it need not be small
+        found = (hypothesis.Phase.explicit, hypothesis.Phase.generate)
+        hypothesis.settings.register_profile("sabotage", phases=found, database=None)
+        hypothesis.settings.load_profile("sabotage")
         code = int(importlib.import_module("pytest").main([*PLAIN, *run.guard.tests]))
         sys.stdout.flush()
     return code
@@ -127,7 +132,7 @@ def ended(run: Run) -> Found | None:
         return Found(run.guard, f"{run.guard.tests[0]} (hung)")
     failed = re.search(r"^(?:FAILED|ERROR) (\S+)", said, re.MULTILINE)
     if os.waitstatus_to_exitcode(status) == 1 and failed:
-        return Found(run.guard, failed[1])
+        return Found(run.guard, failed[1], seconds=time.monotonic() - run.began)
     return Found(run.guard, "", said[-1200:])
 
 
@@ -178,6 +183,8 @@ def main() -> int:
         print(f"{one.guard.name:<58} {one.test or 'NOBODY NOTICED'}")
         if not one.test:
             print(one.said)
+    longest = sorted(found, key=lambda one: -one.seconds)[:5]
+    print("the longest: " + ", ".join(f"{one.guard.name} ({one.seconds:.1f} s)" for one in longest))
     caught = sum(1 for one in found if one.test)
     print(f"{len(found)} guards removed, one at a time; {caught} caught")
     print(f"{caught} passed, {len(found) - caught} failed")
