@@ -6,16 +6,14 @@ and leaves out those marked `long`, whose time passes at the provider; the round
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab
+from lab import ROUNDS, Lab
 
-ROUNDS = int(os.environ.get("SEMEL_PROOF_ROUNDS", "1"))
 LABS = pytest.StashKey[list[Lab]]()
 
 

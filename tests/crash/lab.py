@@ -31,6 +31,8 @@ SOURCE = Path(semel.__file__).parents[1]  # the one under test, which may be a s
 PATIENCE = float(os.environ.get("LAB_PATIENCE", "40"))  # seconds; far more than anything takes: the machine may be busy
 ENDED = (semel.Delivery.ACKNOWLEDGED, semel.Delivery.DEAD_LETTERED)
 
+ROUNDS = int(os.environ.get("SEMEL_PROOF_ROUNDS", "1"))
+
 
 class Stuck(AssertionError):
     """Something did not happen within its deadline."""

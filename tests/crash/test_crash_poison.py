@@ -7,10 +7,9 @@ import time
 from decimal import Decimal
 
 import pytest
-from lab import Lab, until
+from lab import ROUNDS, Lab, until
 
 import semel
-from conftest import ROUNDS
 from semel.engine import views
 from semel.engine.queue import Order
 from semel.machine.limits import Used
