@@ -216,7 +216,7 @@ def test_a_dead_listener_delays_work_by_one_poll_at_most(lab: Lab, observer: Obs
         lab.result(refs[-1])
         enqueued, claimed = lab.events(refs[-1])[:2]
         assert claimed.kind == "claimed"
-        assert claimed.at - enqueued.at < 2500  # milliseconds
+        assert claimed.at - enqueued.at < 1900  # milliseconds
     lab.proved(*refs, acts={"mail": 4})
 
 
