@@ -1,16 +1,44 @@
-"""PostgreSQL for whichever tests need one: one server for the whole run, one database for each process of the run."""
+"""PostgreSQL for whichever tests need one: one server for the whole run, one database for each process of the run.
+
+And what a search has measured, printed at the end of the run (`measured`).
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from pgserver import ALONE, emptied, server_of_the_run
 from semel.testing import postgres
+
+MEASURED = "measured"
+
+
+@pytest.fixture
+def measured(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """`measured("62,311 states, depth 14, 8.1 s")`: a line that the run prints at its end, beside the test's name."""
+    return lambda line: record_property(MEASURED, line)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What the searches of this run covered, in whichever process they ran."""
+    told = [
+        (report.nodeid, value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if getattr(report, "when", "") == "call"
+        for name, value in report.user_properties
+        if name == MEASURED
+    ]
+    if told:
+        terminalreporter.section("measured")
+        for test, line in sorted(told):
+            terminalreporter.write_line(f"{test.rpartition('/')[2]}: {line}")
 
 
 @pytest.fixture(scope="session", autouse=True)
