@@ -1,159 +1,133 @@
-"""`make bench`: semel on SQLite against a raw apsw loop of one-row FULL commits, in one run. The ratios count.
+"""`make bench`: semel on SQLite and PostgreSQL beside the raw limits of this machine, in one run. The ratios count.
 
-QUICK=1 runs a tenth. Each figure is the best of three rounds, interleaved with the raw loop.
+QUICK=1: a tenth of it, once. ONLY=sqlite or ONLY=postgres: one store. PAGE=file: write the tables there, as Markdown.
+Rounds are interleaved with the limits; the best of each counts. `bench/growth.py` measures what a store that holds a lot
+costs.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-import resource
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import apsw
+import figures
+import limits
+from figures import EFFECTS, Kit
 from rich.console import Console
 from rich.table import Table
 
-import semel
+from semel.testing import postgres
 
 QUICK = bool(os.environ.get("QUICK"))
-SCALE = 0.1 if QUICK else 1.0
+ROUNDS = 1 if QUICK else 3
+SECONDS = 1.0 if QUICK else 3.0
+SETTINGS = "shared_buffers = '512MB'\nmax_wal_size = '4GB'\n"
+CONCURRENT = (1, 10, 50, 200)
+
+GOALS: dict[str, dict[str, tuple[str, float]]] = {  # figure: the limit that it is a part of, and the part that is asked for
+    "sqlite": {
+        "effects, 200 tasks at a time": ("S1", 2.5),
+        "effects, 1 task at a time": ("S1", 0.65),
+        "empty tasks": ("S1", 2.0),
+    },
+    "postgres": {
+        "effects, 200 tasks at a time": ("L8", 0.7),
+        "effects, 1 task at a time": ("L1", 0.4),
+        "empty tasks": ("L8", 0.8),
+        "enqueue, 50 callers": ("L8", 0.9),
+    },
+}
 
 
-def build(folder: Path) -> semel.App:
-    """An app whose effects do nothing, in a file of its own."""
-    app = semel.App(f"sqlite:///{folder}/bench.db")
+@contextmanager
+def stores(dialect: str) -> Iterator[tuple[Callable[[], str], Callable[[], dict[str, float]]]]:
+    """Makes fresh stores of a dialect, and measures the machine's limits for it."""
+    with ExitStack() as ends:
+        folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))
+        if dialect == "sqlite":
+            yield lambda: f"sqlite:///{folder}/{time.monotonic_ns()}.db", lambda: {"S1": limits.sqlite(folder, SECONDS)}
+            return
+        cluster = postgres.Cluster(SETTINGS)
+        ends.callback(cluster.close)
+        cluster.start()
+        scratch = ends.enter_context(postgres.database(cluster.url, "limits"))
 
-    @app.effect(intent=("n",))
-    async def touch(submission: semel.Submission, n: str) -> str:
-        return n
+        def fresh() -> str:
+            return ends.enter_context(postgres.database(cluster.url, f"bench_{time.monotonic_ns()}"))
 
-    @app.step()
-    async def think(n: int) -> str:
-        return "x" * 200
-
-    @app.task(intent=("n",))
-    async def empty(n: str) -> None: ...
-
-    @app.task(intent=("n",))
-    async def five(n: str, effects: int = 5) -> None:
-        for i in range(effects):
-            await touch(f"{n}/{i}")
-
-    @app.task(intent=("n",))
-    async def steps(n: str, count: int) -> None:
-        for i in range(count):
-            await think(i)
-
-    app.bench = {"empty": empty, "five": five, "steps": steps}  # type: ignore[attr-defined]
-    return app
+        yield fresh, lambda: {f"L{n}": limits.server(scratch, n, SECONDS) for n in (1, 8)}
 
 
-def raw_commits(folder: Path, n: int) -> float:
-    """S1: one-row FULL commits a second, in a loop, nothing else."""
-    db = apsw.Connection(str(folder / "raw.db"))
-    db.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)").fetchall()
-    began = time.perf_counter()
-    for _ in range(n):
-        db.execute("BEGIN IMMEDIATE; INSERT INTO t (v) VALUES ('x'); COMMIT")
-    rate = n / (time.perf_counter() - began)
-    db.close()
-    return rate
+def measure(dialect: str, console: Console) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """All figures of a store: the best of the rounds."""
+    raw: dict[str, float] = {}
+    best: dict[str, dict[str, float]] = {}
+    with stores(dialect) as (fresh, limit):
+        for n in range(ROUNDS):
+            for name, value in limit().items():
+                raw[name] = max(raw.get(name, 0.0), value)
+            kit = Kit(dialect, fresh, 0.1 if QUICK else 1.0)
+            for concurrency in CONCURRENT:
+                plural = "task" if concurrency == 1 else "tasks"
+                count = kit.n(300 if concurrency == 1 else 2000)
+                figures.throughput(kit, "five", count, concurrency, f"effects, {concurrency} {plural} at a time", EFFECTS)
+            figures.throughput(kit, "empty", kit.n(5000), 200, "empty tasks")
+            figures.enqueue_by_callers(kit)
+            if n == 0:
+                figures.latency(kit)
+                figures.takeover(kit)
+                figures.idle(kit)
+            for figure, values in kit.found.items():
+                known = best.get(figure)
+                if known is None or values.get("per_second", 0) > known.get("per_second", 0):
+                    best[figure] = values
+            console.print(f"{dialect}: round {n + 1} of {ROUNDS}", style="dim")
+    return raw, best
 
 
-def rate(n: int, work: Callable[[], object]) -> float:
-    """So many a second."""
-    began = time.perf_counter()
-    work()
-    return n / (time.perf_counter() - began)
+UNITS = {
+    "cpu_ms": ("{:.3f}", " ms CPU"), "commits": ("{:.2f}", " commits"), "syncs": ("{:.2f}", " syncs"),
+    "wal_bytes": ("{:,.0f}", " B WAL"), "rss": ("{:.0f}", " MiB"), "p50_ms": ("{:.1f}", " ms p50"),
+    "p99_ms": ("{:.1f}", " ms p99"), "seconds": ("{:.2f}", " s"), "cpu_percent": ("{:.1f}", " % CPU"),
+    "commits_per_second": ("{:.2f}", " transactions/s"), "tasks": ("{:,.0f}", " tasks"),
+}  # fmt: skip
 
 
-def round_of(folder: Path) -> dict[str, float]:
-    """One round: every figure once, on a fresh file."""
-    app = build(folder)
-    tasks = app.bench  # type: ignore[attr-defined]
-    app.runtime.desk.store.counts(None)
-    found = {"S1 raw commits": raw_commits(folder, int(3000 * SCALE))}
-    n = int(5000 * SCALE)
-
-    async def by_callers() -> None:
-        todo = iter(range(n))
-
-        async def caller() -> None:
-            for i in todo:
-                await tasks["empty"].aenqueue(f"e{i}")
-
-        await asyncio.gather(*(caller() for _ in range(50)))
-
-    found["enqueue, 50 callers"] = rate(n, lambda: asyncio.run(by_callers()))
-    found["empty tasks"] = rate(n, lambda: app.run_worker(until_idle=True, concurrency=200))
-    for concurrency, count in ((1, int(300 * SCALE)), (10, int(600 * SCALE)), (200, int(2000 * SCALE))):
-        for i in range(count):
-            tasks["five"].enqueue(f"c{concurrency}-{i}")
-        found[f"effects, {concurrency} at a time"] = rate(
-            count * 5, lambda concurrency=concurrency: app.run_worker(until_idle=True, concurrency=concurrency)
-        )
-    for count in (1000, 10_000):
-        tasks["steps"].enqueue(f"s{count}", count)
-        found[f"steps, a task of {count}"] = rate(count, lambda: app.run_worker(until_idle=True))
-    app.close()
-    return found
-
-
-def idle(seconds: float = 10.0) -> tuple[float, float]:
-    """An idle worker process: its CPU in percent, its memory in MiB."""
-    with tempfile.TemporaryDirectory() as folder:
-        code = (
-            "import semel, pathlib, sys\n"
-            f"app = semel.App('sqlite:///{folder}/idle.db')\n"
-            "@app.task(intent=('n',))\nasync def t(n: str) -> None: ...\n"
-            "app.run_worker()\n"
-        )
-        worker = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-        try:
-            time.sleep(2)
-            before = cpu_seconds(worker.pid)
-            time.sleep(seconds)
-            used = cpu_seconds(worker.pid) - before
-            status = Path(f"/proc/{worker.pid}/status").read_text(encoding="utf-8")
-            memory = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
-        finally:
-            worker.terminate()
-            worker.wait()
-    return 100 * used / seconds, memory
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def rows(dialect: str, raw: dict[str, float], best: dict[str, dict[str, float]]) -> Iterator[tuple[str, str, str, str]]:
+    """What, the rate, its part of the limit (and the goal), and what else was seen."""
+    for name, value in raw.items():
+        yield f"{name}, the machine's own", f"{value:,.0f}/s", "1", ""
+    for figure, values in best.items():
+        rate = f"{values['per_second']:,.0f}/s" if "per_second" in values else ""
+        goal = GOALS[dialect].get(figure)
+        part = f"{values['per_second'] / raw[goal[0]]:.2f} {goal[0]} (goal {goal[1]})" if goal else ""
+        rest = [UNITS[key][0].format(value) + UNITS[key][1] for key, value in values.items() if key != "per_second"]
+        yield figure, rate, part, ", ".join(rest)
 
 
 def main() -> None:
-    """Print the table."""
-    rounds = []
-    for _ in range(1 if QUICK else 3):
-        with tempfile.TemporaryDirectory() as folder:
-            rounds.append(round_of(Path(folder)))
-    best = {name: max(found[name] for found in rounds) for name in rounds[0]}
-    raw = best["S1 raw commits"]
-    table = Table(title="semel on SQLite, synchronous=FULL")
-    for column in ("what", "per second", "of S1"):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    for name, value in best.items():
-        table.add_row(name, f"{value:,.0f}", f"{value / raw:.2f}")
-    console = Console(width=80)
-    console.print(table)
-    cpu, memory = idle(3 if QUICK else 10)
-    console.print(
-        f"idle worker: {cpu:.1f} % CPU, {memory:.0f} MiB; this process at its most: "
-        f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB"
-    )
+    """Measure, print, and write the page if one is asked for."""
+    console = Console(width=130)
+    page: list[str] = []
+    for dialect in os.environ.get("ONLY", "sqlite,postgres").split(","):
+        raw, best = measure(dialect, console)
+        title = "SQLite, synchronous=FULL" if dialect == "sqlite" else "PostgreSQL, synchronous_commit=on"
+        table = Table(title=title)
+        head = ("what", "rate", "of the limit", "and each (of it) takes")
+        for column in head:
+            table.add_column(column, justify="right" if column == "rate" else "left")
+        page += [f"## {title}", "", "| " + " | ".join(head) + " |", "|---|--:|---|---|"]
+        for row in rows(dialect, raw, best):
+            table.add_row(*row)
+            page.append("| " + " | ".join(row) + " |")
+        page.append("")
+        console.print(table)
+    if file := os.environ.get("PAGE"):
+        Path(file).write_text("\n".join(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ class Worker:
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
             if self._opened:
                 await self._loop()
+                self._runtime.desk.writer.queued = None
                 await self._drain()
         if self._failed:  # maybe while it came in
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
@@ -109,6 +110,7 @@ class Worker:
         try:
             runtime = self._app.runtime
             runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
+            runtime.desk.writer.queued = lambda: _quietly(lambda: self._poked or loop.call_soon_threadsafe(self._poke))
             if not self._checked:  # before it holds anything
                 startcheck.check(runtime.desk, self._app.code, runtime.desk.tenant)
                 self._checked = True

@@ -17,7 +17,7 @@ from semel.machine import journal as j
 from semel.machine import limits, tasks
 from semel.machine.journal import Row
 from semel.model import Json, Limits, Refusal, Retry
-from semel.store.contract import Change, Claims, ClaimUnit, Exists, Outcome
+from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
@@ -100,6 +100,7 @@ def claim(
     registered: set[tuple[str, str]] = set()
     at = desk.clock.wall_ms()
     held = paused.since_now(AT_ONCE_SECONDS)
+    guard = session.guard()  # one for all of it: what the store is asked about is what each claim rests on
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         try:
@@ -113,9 +114,9 @@ def claim(
         work = works.get(state.kind)
         if work is None or held.of(state.queue, *work.names) is not None:
             return None
-        return _claimed(desk, session, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
+        return _claimed(desk, session, guard, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 
-    unit = ClaimUnit(session.guard(), at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
+    unit = ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
     return desk.writer.submit(unit), registered
 
 
@@ -124,21 +125,22 @@ def claim_one(
 ) -> tuple[Ticket, set[tuple[str, str]]]:
     """Ask for this very task, in the caller's own process; `refused` gets the machine's no."""
     registered: set[tuple[str, str]] = set()
-    at = desk.clock.wall_ms()
+    at, guard = desk.clock.wall_ms(), session.guard()
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
         if not rows:
             return None
         desk.clock.seen(rows[-1].at)
         state = tasks.fold(rows)
-        return _claimed(desk, session, registered, tenant, state, rows, retry, may, at, direct=True, refused=refused)
+        return _claimed(desk, session, guard, registered, tenant, state, rows, retry, may, at, direct=True, refused=refused)
 
-    return desk.writer.submit(ClaimUnit(session.guard(), at, 1, decide, task=(tenant, task))), registered
+    return desk.writer.submit(ClaimUnit(guard, at, 1, decide, task=(tenant, task))), registered
 
 
 def _claimed(
     desk: Desk,
     session: Session,
+    guard: Guard,
     registered: set[tuple[str, str]],
     tenant: str,
     state: tasks.Task,
@@ -166,7 +168,7 @@ def _claimed(
     part, after, _ = part_of_task(
         tenant, state, head, decided.events, actor=f"session:{session.id}", token=claimed.token, at=at, id=identity
     )
-    return Change(identity, (part,), session.guard()), after
+    return Change(identity, (part,), guard), after
 
 
 def not_taken(session: Session, registered: set[tuple[str, str]], outcome: Outcome) -> None:

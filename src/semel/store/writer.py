@@ -11,7 +11,7 @@ from typing import Any
 
 from semel.errors import StoreUnavailable
 from semel.store.batch import touched
-from semel.store.contract import Broken, Busy, Change, Outcome, Store, Unit
+from semel.store.contract import Broken, Busy, Change, Landed, Outcome, Store, Unit
 
 MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
@@ -108,6 +108,7 @@ class Writer:
         self._aside_until, self._aside_pause = 0.0, ASIDE_SECONDS[0]
         self._thread: threading.Thread | None = None
         self.observed: Observed | None = None  # told the same, once all have been answered
+        self.queued: Callable[[], None] | None = None  # told that a task waits to be claimed that did not before
         self.commits = 0
         self.units = 0
 
@@ -234,7 +235,13 @@ class Writer:
                 self.commits += 1
                 self.units += len(units)
                 self._committed(units, outcomes)
+                if self.queued is not None and any(map(_queues, units, outcomes)):
+                    self.queued()
                 return [_refused(outcome.why) if isinstance(outcome, Broken) else outcome for outcome in outcomes]
+
+
+def _queues(unit: Unit, outcome: Outcome) -> bool:
+    return isinstance(outcome, Landed) and isinstance(unit, Change) and any(part.tables.ready for part in unit.parts)
 
 
 def _refused(why: str) -> StoreUnavailable:
