@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
-from semel.engine.session import PAGE, Learnt, Session, land
+from semel.engine.session import NEIGHBOUR_SECONDS, PAGE, Learnt, Session, land
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
@@ -22,7 +24,7 @@ from semel.model import Limits, Refusal, Retry
 from semel.store.contract import Claims, SessionRow
 from semel.store.sqlite import SQLite
 from semel.store.writer import Ticket, Writer
-from semel.watchdog import Watchdog
+from semel.watchdog import Watchdog, read_stat
 
 TTL = 8.0
 
@@ -161,6 +163,30 @@ def test_r14_proof_of_death_fences_at_once(lab: Lab) -> None:
     lab.other(boot_id=own.boot_id, host=own.host, pid_ns=own.pid_ns, time_ns=own.time_ns, pid=2**22 + 1, start_time=1)
     session.watch()
     assert lab.store.session("other").fenced == "dead"  # type: ignore[union-attr]
+
+
+def test_r14_the_end_of_a_process_of_this_machine_is_noticed_long_before_the_next_beat(lab: Lab) -> None:
+    process = subprocess.Popen(["sleep", "600"])
+    stat = read_stat(process.pid)
+    assert stat is not None
+    session = Session(lab.desk, ttl=3600.0, watchdog=Watchdog(False), on_fenced=lab.fenced.append, learnt=Learnt(lab.clock))
+    session.start()  # with its threads; the first beat is a quarter of an hour away
+    try:
+        own = session.identity
+        world = {"boot_id": own.boot_id, "host": own.host, "pid_ns": own.pid_ns, "time_ns": own.time_ns}
+        lab.other(**world, pid=process.pid, start_time=stat.start_time)
+        session.tend()
+        time.sleep(2 * NEIGHBOUR_SECONDS)
+        assert lab.store.session("other").fenced == ""  # type: ignore[union-attr]
+        process.kill()  # and not waited for: a zombie, as a worker of a supervisor is for a moment
+        end = time.monotonic() + 30
+        while lab.store.session("other").fenced != "dead" and time.monotonic() < end:  # type: ignore[union-attr]
+            time.sleep(0.01)
+        assert lab.store.session("other").fenced == "dead"  # type: ignore[union-attr]
+    finally:
+        session.stop(leave=True)
+        process.kill()
+        process.wait()
 
 
 def test_r15_the_deadline_counts_from_the_sending_of_the_last_acknowledged_beat(lab: Lab) -> None:

@@ -15,6 +15,7 @@ import uuid_utils
 from semel.engine.alarm import Alarm
 from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger, Proposal
+from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
@@ -26,6 +27,7 @@ from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
 PAGE = 100
+NEIGHBOUR_SECONDS = 0.25  # how often to ask whether a process of this machine has ended: one system call
 
 
 @dataclass(slots=True)
@@ -91,6 +93,7 @@ class Session:
         self._nonces = [os.urandom(8).hex()]  # the acknowledged one, and any sent since (R15)
         self._deadline = 0.0
         self._watched: dict[str, Watched] = {}
+        self._neighbours = Neighbours()
         self._known_unknown: dict[tuple[str, str], int] = {}
         self._stop = threading.Event()
         self._tending = threading.Event()
@@ -166,7 +169,10 @@ class Session:
 
     def _tend_on(self) -> None:
         """On a thread of its own: however much there is to take back, no beat waits for it."""
-        while self._tending.wait() and not (self._stop.is_set() or self.fenced):
+        while not (self._stop.is_set() or self.fenced):
+            told = self._tending.wait(NEIGHBOUR_SECONDS) or self._neighbours.has_lost_one()
+            if not told or self._stop.is_set() or self.fenced:
+                continue
             self._tending.clear()
             try:
                 self.tend()
@@ -175,6 +181,7 @@ class Session:
             except Exception:
                 if not self._stop.is_set():
                     log.exception("semel: session %s: looking after others failed", self.id)
+        self._neighbours.close()
 
     def _beat(self) -> bool:
         if self._overdue() > self.ttl:
@@ -229,6 +236,7 @@ class Session:
     def watch(self) -> None:
         """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead."""
         rows = [row for row in self.desk.store.sessions() if row.id != self.id]
+        self._neighbours.know(rows, self.identity)
         now, longest = self.desk.clock.boot(), self.desk.store.info.largest_ttl_ms
         self._watched = {row.id: self._watched[row.id] for row in rows if row.id in self._watched}
         for row in rows:
