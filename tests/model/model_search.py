@@ -13,6 +13,7 @@ from typing import Any
 
 import model_once as once
 import z3
+from z3 import And, If, Implies, Not
 
 SESSION_OF = (0, 1, 1)  # which worker each submission is of
 NAMES = {
@@ -63,7 +64,7 @@ class World:
         self.timers = [z3.Bool(f"timer of {name}") for name in NAMES["session"]]
         self.keyed = z3.Bool("keyed")
         self.domain = once.Domain(
-            lambda kind, body: z3.And([body(one) for one in self.who[kind]]), lambda a, b: z3.BoolVal(a == b),
+            lambda kind, body: And([body(one) for one in self.who[kind]]), lambda a, b: z3.BoolVal(a == b),
             lambda x: SESSION_OF[x], lambda w: self.timers[w], self.keyed, self.rules, once.Times(),
         )  # fmt: skip
         self.solver = z3.SolverFor("QF_LIA")
@@ -86,7 +87,7 @@ class World:
     def _read(snapshot: Snapshot) -> once.State:
         return once.State(lambda *key: snapshot[key])
 
-    def _actions(self, s: once.State, then: Any, letter: str, one: int) -> dict[str, once.Action]:
+    def _actions(self, s: once.State, then: Any, letter: str, one: int) -> Iterator[once.Action]:
         """What one of them may do; by a submission, its session too."""
         d, of = self.domain, once
         if letter == "x":
@@ -100,14 +101,14 @@ class World:
             made = (of.asking(d, s, one),)
         else:
             made = (of.sessions(d, s, one, then),)
-        return {action.label: action for action in itertools.chain(*made, once.passing(d, s, then))}
+        return itertools.chain(*made, once.passing(d, s, then))
 
     def _choices(self, before: Snapshot, then: Any) -> Iterator[Choice]:
         s = self._read(before)
         chains = [*STEPS]
         if self.every_action:
             some = itertools.chain(*(self._actions(s, then, letter, 0) for letter in "xa"))
-            chains = [*dict.fromkeys([*chains, *((label,) for label in some)])]
+            chains = [*dict.fromkeys([*chains, *((action.label,) for action in some)])]
         for labels in chains:
             text = " ".join(labels)
             letter = next((letter for letter in "xaw" if "{" + letter + "}" in text), "")
@@ -120,12 +121,12 @@ class World:
             who, at = label.removeprefix("other: "), one
             if who != label:
                 at = 1 - one
-            action = self._actions(self._read(snapshot), then, letter, at)[who]
+            action = next(action for action in self._actions(self._read(snapshot), then, letter, at) if action.label == who)
             guards.append(action.guard)
             snapshot = self._after(snapshot, action)
             names = self._named(letter, at)
             told.append(who.format(**names, t="{t}"))
-        return Choice(tuple(told), then, z3.And(guards), snapshot)
+        return Choice(tuple(told), then, And(guards), snapshot)
 
     @staticmethod
     def _named(letter: str, one: int) -> dict[str, str]:
@@ -149,12 +150,12 @@ class World:
         chosen, after = z3.Int(f"choice {number}"), self._moment(number + 1)
         choices = list(self._choices(before, z3.Int(f"then {number}")))
         self.solver.add(chosen >= 0, chosen < len(choices))
-        self.solver.add([z3.Implies(chosen == index, choice.guard) for index, choice in enumerate(choices)])
+        self.solver.add([Implies(chosen == index, choice.guard) for index, choice in enumerate(choices)])
         for key, now in before.items():
             value = now
             for index, choice in enumerate(choices):
                 if choice.after[key] is not now:
-                    value = z3.If(chosen == index, choice.after[key], value)
+                    value = If(chosen == index, choice.after[key], value)
             self.solver.add(after[key] == value)
         self.steps.append(choices)
         self.states.append(after)
@@ -170,11 +171,11 @@ class World:
 
     def breaks(self, goal: str, without: str, *, keyed: bool, timer: bool, least: int, most: int) -> list[str] | None:
         """The shortest trace of so many steps that breaks `goal` when the rule `without` is out; None: there is none."""
-        assumed = [rule if name != without else z3.Not(rule) for name, rule in self.rules.items()]
+        assumed = [rule if name != without else Not(rule) for name, rule in self.rules.items()]
         assumed += [
-            self.keyed if keyed else z3.Not(self.keyed),
+            self.keyed if keyed else Not(self.keyed),
             self.timers[1],
-            self.timers[0] if timer else z3.Not(self.timers[0]),
+            self.timers[0] if timer else Not(self.timers[0]),
         ]
         for depth in range(1, most + 1):
             if len(self.steps) < depth:
@@ -183,7 +184,7 @@ class World:
                 continue
             holds = once.promises(self.domain, self._read(self.states[depth]))[goal]
             self.solver.push()
-            self.solver.add(z3.Not(holds))
+            self.solver.add(Not(holds))
             said = self.solver.check(*assumed)
             if said == z3.sat:
                 told = self.trace(self.solver.model(), depth)
@@ -216,7 +217,7 @@ CASES = (
     Case("unfenced", 7, timer=False), Case("watchdog", 7), Case("check", 7), Case("whole lease", 6), Case("sending", 7),
     Case("settle", 6), Case("ended or fenced", 6), Case("compare-and-set", 3), Case("one request", 2),
     Case("retention", 4, keyed=True), Case("margin", 6, keyed=True), Case("unpaused", 5, keyed=True, timer=False),
-    Case("own submission", 3, keyed=True, goal=GUESS), Case("stale view", 8, askers=2, goal=GUESS),
+    Case("own submission", 2, keyed=True, goal=GUESS), Case("stale view", 8, askers=2, goal=GUESS),
 )  # fmt: skip
 
 

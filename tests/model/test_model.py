@@ -1,4 +1,4 @@
-"""The protocol as the design has it, apart from the code: proved with z3 for any number of workers, and each of its rules is needed."""
+"""The protocol as the design has it, apart from the code: proved with z3 for any number of workers; each rule is needed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import pytest
 from model_search import CASES, GUESS, Worlds
 
 Measured = Callable[[str], None]
+
+
+@pytest.fixture(scope="module")
+def worlds() -> Worlds:
+    return Worlds()
 
 
 def test_the_promise_holds_for_any_number_of_sessions_submissions_crashes_and_steps(measured: Measured) -> None:
@@ -39,8 +44,8 @@ def test_every_rule_has_a_trace_to_look_for() -> None:
     assert {case.rule for case in CASES} == set(once.RULES)
 
 
-def test_a_looked_up_provider_and_a_worker_without_the_watchdog_act_twice_in_seven_steps(measured: Measured) -> None:
-    worlds, case = Worlds(), CASES[0]
+def test_a_looked_up_provider_and_a_worker_without_the_watchdog_act_twice(worlds: Worlds, measured: Measured) -> None:
+    case = CASES[0]
     told = worlds.breaks(case, least=case.steps)
     assert told is not None and len(told) == 7, told
     assert "goes out; the provider acts on submission" in told[-1], told
@@ -49,8 +54,8 @@ def test_a_looked_up_provider_and_a_worker_without_the_watchdog_act_twice_in_sev
     measured("the known impossibility: " + " | ".join(told))
 
 
-def test_without_any_one_rule_a_promise_is_broken_within_eight_steps(measured: Measured) -> None:
-    began, worlds = time.monotonic(), Worlds()
+def test_without_any_one_rule_a_promise_is_broken_within_eight_steps(worlds: Worlds, measured: Measured) -> None:
+    began = time.monotonic()
     for case in CASES:
         told = worlds.breaks(case, least=case.steps)
         assert told is not None, f"nothing breaks without {case.rule}"
