@@ -57,6 +57,7 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
+SUBMISSIONS = ("tests/engine/test_submissions.py",)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
@@ -713,4 +714,54 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- what else stands between a sender and a second act ---
+    Guard("R12 a submission is one call", "engine/perform.py",
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n",
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n"
+          "    if isinstance(reply, Raised):\n        reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n", SUBMISSIONS),
+    Guard("R18 the token goes out with every submission", "engine/perform.py", "        token=doing.token,\n", "        token=0,\n", SUBMISSIONS),
+    Guard("R18 a lookup is told the token that was sent", "engine/recover.py", "        token=known.sent[-1].token,\n", "        token=0,\n", SUBMISSIONS),
+    Guard("R13 a submission's time counts from before its intent", "engine/perform.py",
+          "deadline = doing.began + doing.seconds", "deadline = attempt.clock.boot() + doing.seconds", SUBMISSIONS),
+    Guard("R13 what is over before its call is not sent", "engine/perform.py", "if stale or deadline <= attempt.clock.boot():", "if stale:", SUBMISSIONS),
+    Guard("R13 clocks that disagree are the next rung", "machine/recovery.py",
+          "if facts.highest_ms - facts.now_ms > margin or age < -margin:", "if False:", RECOVERY),
+    Guard("R4 a sender whose session lives is not gone", "engine/recover.py", "if row is not None and row.fenced:", "if row is not None:", SESSION),
+    Guard("R10 what happened is confirmed though its result cannot be recorded", "engine/perform.py",
+          "return e.Confirm(doing.key, doing.n, doing.token, unrecorded=why, how=how, sender=doing.sender), Done(value)",
+          "return e.Lose(doing.key, doing.n, doing.token, why, True, doing.sender), Unknown()", BAD),
+    Guard("R17 a caller that is gone does not call", "engine/perform.py",
+          'if not settled and doing.move("waiting", "abandoned"):', "if False:", PERFORM),
+    Guard("R14 what is fenced is the beat that was watched", "engine/session.py", "self.desk.store.fence(row.id, row.nonce, how)",
+          "self.desk.store.fence(row.id, None, how)", SESSION),
+    Guard("R14 a store fences only the beat that was watched", "store/sql/sqlite.sql", " AND (?3 IS NULL OR nonce = ?3)", "", STORE),
+    Guard("R14 a beat that moves is watched anew", "engine/session.py", "elif seen is None or seen.nonce != row.nonce:", "elif seen is None:", SESSION),
+    Guard("R14 proof of death needs the same PID namespace", "watchdog.py", "keys = [(i.boot_id, i.pid_ns,", "keys = [(i.boot_id,", IDENTITY),
+    Guard("R14 what lives is not dead", "watchdog.py",
+          'return seen.start_time != other.start_time or (seen.state in "ZX" and _no_thread_left(other))', "return True", IDENTITY),
+    Guard("R14 a zombie with a living thread is not dead", "watchdog.py", " and _no_thread_left(other))", ")", IDENTITY),
+    Guard("R14 what is not permitted to be asked is no proof", "watchdog.py",
+          "    except (OSError, OverflowError):\n        return False\n    if not other.start_time", "    except (OSError, OverflowError):\n        return True\n    if not other.start_time", IDENTITY),
+    Guard("R14 unreadable is no proof", "watchdog.py", "    if seen is None:\n        return False\n    return seen.start_time",
+          "    if seen is None:\n        return True\n    return seen.start_time", IDENTITY),
+    Guard("R15 a beat of another epoch is none", "store/sql/sqlite.sql",
+          "\n  AND epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch');\n\n-- name: fence", ";\n\n-- name: fence", STORE),
+    Guard("R15 a fenced session beats no more", "store/sql/sqlite.sql",
+          "WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?))", "WHERE id = ? AND nonce IN (SELECT value FROM json_each(?))", STORE),
+    Guard("R15 a beat is compare-and-set on its own last", "store/sql/sqlite.sql",
+          " AND nonce IN (SELECT value FROM json_each(?))", " AND ? <> ''", STORE),
+    Guard("R15 the deadline is inside the lease", "engine/session.py", "self._deadline = sent + 0.75 * self.ttl", "self._deadline = sent + 1.75 * self.ttl", SESSION),
+    Guard("R16 an extended deadline moves the timer", "watchdog.py", "                self._arm()\n\n    def enter", "                pass\n\n    def enter", TIMER),
+    Guard("R16 the timer is disarmed with the last code only", "watchdog.py", "if self.running == 0 and self.armed:", "if self.armed:", TIMER),
+    Guard("R16 a forked child may not act", "watchdog.py", "return boottime() < self.deadline and not self.voided and os.getpid() == self._pid",
+          "return boottime() < self.deadline", TIMER),
+    Guard("R4 a pool job that is left behind is followed", "engine/acting.py",
+          "    started.began()\n    try:\n        future = _submit", "    try:\n        future = _submit", ACTING),
+    Guard("R4 a task that is left behind is followed", "engine/acting.py",
+          "            started.began()\n            task.add_done_callback", "            task.add_done_callback", ACTING),
+    Guard("R5 a batch's own rows are the chain of what follows in it", "store/batch.py",
+          "self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)", "pass", STORE),
+    Guard("R5 a session of another epoch lands nothing", "store/batch.py",
+          "if session.epoch != guard.epoch or facts.epoch != guard.epoch:", "if False:", STORE),
+    Guard("R5 a store that holds an older beat lands nothing", "store/batch.py", "if session.beat < guard.beat:", "if False:", STORE),
 )  # fmt: skip
