@@ -15,6 +15,7 @@ ACTING = ("tests/engine/test_acting.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
+TIMED = "tests/watchdog/test_watchdog_timer.py::test_"
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
 TASK_CELLS = ("tests/machine/test_cells_tasks.py",)
@@ -751,10 +752,10 @@ GUARDS = (
     Guard("R15 a beat is compare-and-set on its own last", "store/sql/sqlite.sql",
           " AND nonce IN (SELECT value FROM json_each(?))", " AND ? <> ''", STORE),
     Guard("R15 the deadline is inside the lease", "engine/session.py", "self._deadline = sent + 0.75 * self.ttl", "self._deadline = sent + 1.75 * self.ttl", SESSION),
-    Guard("R16 an extended deadline moves the timer", "watchdog.py", "                self._arm()\n\n    def enter", "                pass\n\n    def enter", TIMER),
-    Guard("R16 the timer is disarmed with the last code only", "watchdog.py", "if self.running == 0 and self.armed:", "if self.armed:", TIMER),
+    Guard("R16 an extended deadline moves the timer", "watchdog.py", "                self._arm()\n\n    def enter", "                pass\n\n    def enter", (f"{TIMED}leave_disarms_and_extend_moves",)),
+    Guard("R16 the timer is disarmed with the last code only", "watchdog.py", "if self.running == 0 and self.armed:", "if self.armed:", (f"{TIMED}counting",)),
     Guard("R16 a forked child may not act", "watchdog.py", "return boottime() < self.deadline and not self.voided and os.getpid() == self._pid",
-          "return boottime() < self.deadline", TIMER),
+          "return boottime() < self.deadline", (f"{TIMED}a_fork_voids_the_child",)),
     Guard("R4 a pool job that is left behind is followed", "engine/acting.py",
           "    started.began()\n    try:\n        future = _submit", "    try:\n        future = _submit", ACTING),
     Guard("R4 a task that is left behind is followed", "engine/acting.py",
