@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -92,3 +94,95 @@ def test_r13_a_submission_whose_time_went_by_before_its_call_is_not_sent(app: se
     with app.work("k", kind="loop"), pytest.raises(semel.NotDone, match="its time was over"):
         send()
     assert calls == [] and [effect.state for effect in app.effects.list()] == ["not_attempted"]
+
+
+def unfenced(app: semel.App) -> list[object]:
+    (task,) = app.tasks.list()
+    return [event.body.get("unfenced") for event in app.journal(task.ref) if event.kind == "intended"]
+
+
+@pytest.mark.parametrize(("watchdog", "recorded"), [("never", "process"), ("always", None)])
+def test_r4_a_submission_that_nothing_can_stop_is_recorded_so(tmp_path: Path, watchdog: Any, recorded: str | None) -> None:
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db", watchdog=watchdog)
+
+    @app.effect(intent=())
+    def send(submission: semel.Submission) -> str:
+        return "sent"
+
+    with app.work("k", kind="loop"):
+        send()
+    assert [why or None for why in unfenced(app)] == [recorded]
+    app.close()
+
+
+class Stuck:
+    """An effect whose code outlives its timeout, in a process with the kernel timer."""
+
+    def __init__(self, app: semel.App) -> None:
+        self.app, self.go, self.begun = app, threading.Event(), threading.Event()
+
+        @app.effect(intent=(), timeout=timedelta(seconds=0.2))
+        def send(submission: semel.Submission) -> str:
+            self.begun.set()
+            self.go.wait(60)
+            return "sent"
+
+        with pytest.raises(semel.Unsettled), app.work("k", kind="loop"):
+            send()
+        assert self.begun.is_set()
+
+
+@pytest.fixture
+def stuck(tmp_path: Path) -> Iterator[Stuck]:
+    stuck = Stuck(semel.App(f"sqlite:///{tmp_path}/agent.db", watchdog="always"))
+    yield stuck
+    stuck.go.set()
+    assert until(lambda: not stuck.app.runtime.codes)
+    stuck.app.close()
+
+
+def until(true: Callable[[], bool], seconds: float = 20.0) -> bool:
+    end = time.monotonic() + seconds
+    while not true() and time.monotonic() < end:
+        time.sleep(0.01)
+    return true()
+
+
+def test_r16_code_that_outlives_its_timeout_keeps_the_timer_armed(stuck: Stuck) -> None:
+    runtime = stuck.app.runtime
+    assert len(runtime.codes) == 1 and runtime.watchdog.armed and runtime.watchdog.running == 1
+    stuck.go.set()
+    assert until(lambda: not runtime.watchdog.armed) and not runtime.codes
+
+
+def test_r16_what_an_effect_leaves_behind_keeps_the_timer_armed(tmp_path: Path) -> None:
+    app, go = semel.App(f"sqlite:///{tmp_path}/agent.db", watchdog="always"), threading.Event()
+    pool = ThreadPoolExecutor(1)
+
+    @app.effect(intent=())
+    def send(submission: semel.Submission) -> str:
+        pool.submit(go.wait, 60)
+        return "sent"
+
+    with app.work("k", kind="loop"):
+        assert send() == "sent"
+        watchdog = app.runtime.watchdog
+        assert watchdog.armed and watchdog.running == 1
+        go.set()
+        assert until(lambda: not watchdog.armed)
+    pool.shutdown()
+    app.close()
+
+
+def test_r4_a_process_whose_code_may_still_act_does_not_say_goodbye(tmp_path: Path) -> None:
+    """That would be taken for a fence; it is left to be watched, for the whole lease."""
+    stuck = Stuck(semel.App(f"sqlite:///{tmp_path}/agent.db", watchdog="always"))
+    runtime = stuck.app.runtime
+    session = runtime.session().id
+    stuck.app.close()
+    other = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    row = other.runtime.desk.store.session(session)
+    assert row is not None and row.fenced == ""
+    stuck.go.set()
+    assert until(lambda: not runtime.codes)
+    other.close()
