@@ -96,6 +96,20 @@ def test_r13_a_submission_whose_time_went_by_before_its_call_is_not_sent(app: se
     assert calls == [] and [effect.state for effect in app.effects.list()] == ["not_attempted"]
 
 
+def test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent(app: semel.App) -> None:
+    """Two leases (30 s) and a margin do not fit into what the provider remembers: a person decides."""
+    calls: list[int] = []
+
+    @app.effect(intent=(), recovery=semel.Resend(within=timedelta(seconds=32)))
+    def send(submission: semel.Submission) -> str:
+        calls.append(1)
+        raise ConnectionResetError
+
+    with pytest.raises(semel.Unsettled) as caught, app.work("k", kind="loop"):
+        send()
+    assert caught.value.why == "blocked" and calls == [1]
+
+
 def unfenced(app: semel.App) -> list[object]:
     (task,) = app.tasks.list()
     return [event.body.get("unfenced") for event in app.journal(task.ref) if event.kind == "intended"]

@@ -58,6 +58,8 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
+IN_A_FILE = "tests/conformance/test_sqlite_store.py::TestSQLiteFile::test_"
+ON_POSTGRES = "tests/postgres/test_postgres_conformance.py::TestPostgres::test_"
 SUBMISSIONS = ("tests/engine/test_submissions.py",)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
@@ -735,7 +737,8 @@ GUARDS = (
           'if not settled and doing.move("waiting", "abandoned"):', "if False:", PERFORM),
     Guard("R14 what is fenced is the beat that was watched", "engine/session.py", "self.desk.store.fence(row.id, row.nonce, how)",
           "self.desk.store.fence(row.id, None, how)", SESSION),
-    Guard("R14 a store fences only the beat that was watched", "store/sql/sqlite.sql", " AND (?3 IS NULL OR nonce = ?3)", "", STORE),
+    Guard("R14 a store fences only the beat that was watched", "store/sql/sqlite.sql", " AND (?3 IS NULL OR nonce = ?3)", " AND (?3 IS NULL OR TRUE)",
+          (f"{IN_A_FILE}a_fence_holds_only_for_the_beat_that_was_watched",)),
     Guard("R14 a beat that moves is watched anew", "engine/session.py", "elif seen is None or seen.nonce != row.nonce:", "elif seen is None:", SESSION),
     Guard("R14 proof of death needs the same PID namespace", "watchdog.py", "keys = [(i.boot_id, i.pid_ns,", "keys = [(i.boot_id,", IDENTITY),
     Guard("R14 what lives is not dead", "watchdog.py",
@@ -746,11 +749,12 @@ GUARDS = (
     Guard("R14 unreadable is no proof", "watchdog.py", "    if seen is None:\n        return False\n    return seen.start_time",
           "    if seen is None:\n        return True\n    return seen.start_time", IDENTITY),
     Guard("R15 a beat of another epoch is none", "store/sql/sqlite.sql",
-          "\n  AND epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch');\n\n-- name: fence", ";\n\n-- name: fence", STORE),
+          "\n  AND epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch');\n\n-- name: fence", ";\n\n-- name: fence", (f"{IN_A_FILE}a_session_of_another_epoch_beats_no_more",)),
     Guard("R15 a fenced session beats no more", "store/sql/sqlite.sql",
-          "WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?))", "WHERE id = ? AND nonce IN (SELECT value FROM json_each(?))", STORE),
+          "WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?))", "WHERE id = ? AND nonce IN (SELECT value FROM json_each(?))",
+          (f"{IN_A_FILE}a_fenced_or_unknown_session_beats_no_more",)),
     Guard("R15 a beat is compare-and-set on its own last", "store/sql/sqlite.sql",
-          " AND nonce IN (SELECT value FROM json_each(?))", " AND ? <> ''", STORE),
+          " AND nonce IN (SELECT value FROM json_each(?))", " AND ? <> ''", (f"{IN_A_FILE}a_beat_on_another_nonce_is_refused",)),
     Guard("R15 the deadline is inside the lease", "engine/session.py", "self._deadline = sent + 0.75 * self.ttl", "self._deadline = sent + 1.75 * self.ttl", SESSION),
     Guard("R16 an extended deadline moves the timer", "watchdog.py", "                self._arm()\n\n    def enter", "                pass\n\n    def enter", (f"{TIMED}leave_disarms_and_extend_moves",)),
     Guard("R16 the timer is disarmed with the last code only", "watchdog.py", "if self.running == 0 and self.armed:", "if self.armed:", (f"{TIMED}counting",)),
@@ -778,4 +782,19 @@ GUARDS = (
           'return "" if self.watchdog.enabled and self.watchdog.available else "process"', 'return ""', SUBMISSIONS),
     Guard("R4 a child is on record before it is made", "engine/runtime.py", "watching_children(about_to_spawn)", "watching_children(lambda event: None)",
           (f"{ACTING[0]}::test_a_child_that_outlives_the_code_that_made_it_goes_to_a_person",)),
+    Guard("R14 PostgreSQL too fences only the beat that was watched", "store/sql/postgres.sql",
+          " AND (%(nonce)s::text IS NULL OR nonce = %(nonce)s::text) RETURNING id", " AND (%(nonce)s::text IS NULL OR TRUE) RETURNING id",
+          (f"{ON_POSTGRES}a_fence_holds_only_for_the_beat_that_was_watched",)),
+    Guard("R15 on PostgreSQL too a beat of another epoch is none", "store/sql/postgres.sql",
+          "\n  AND epoch = (SELECT value::bigint FROM semel.meta WHERE name = 'epoch');\n\n-- name: lock_to_fence", ";\n\n-- name: lock_to_fence",
+          (f"{ON_POSTGRES}a_session_of_another_epoch_beats_no_more",)),
+    Guard("R15 on PostgreSQL too a fenced session beats no more", "store/sql/postgres.sql",
+          "WHERE id = %(id)s AND fenced = '' AND nonce = ANY (%(known)s::text[])", "WHERE id = %(id)s AND nonce = ANY (%(known)s::text[])",
+          (f"{ON_POSTGRES}a_fenced_or_unknown_session_beats_no_more",)),
+    Guard("R15 on PostgreSQL too a beat is compare-and-set on its own last", "store/sql/postgres.sql",
+          " AND nonce = ANY (%(known)s::text[])", " AND %(known)s::text[] IS NOT NULL", (f"{ON_POSTGRES}a_beat_on_another_nonce_is_refused",)),
+    Guard("R13 what a resend may outlive its time by lies inside the retention", "machine/recovery.py",
+          "rung.within_ms - margin - facts.outlive_ms", "rung.within_ms - margin", RECOVERY),
+    Guard("R13 the ladder is told how long code may outlive its time", "engine/attempt.py",
+          "outlive_ms = int(OUTLIVE_LEASES * self.session.ttl * 1000)", "outlive_ms = 0", SUBMISSIONS),
 )  # fmt: skip
