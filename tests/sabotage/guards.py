@@ -194,7 +194,7 @@ GUARDS = (
     Guard("R2 the ladder reads evidence first", "machine/recovery.py",
           "if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):", "if False:", RECOVERY),
     Guard("R13 a resend stays inside the retention", "machine/recovery.py",
-          "return max(0, rung.within_ms - margin - age", "return max(0, rung.within_ms", RECOVERY),
+          "return max(0, last - age - _backoff(effect))", "return max(1, last - age - _backoff(effect))", RECOVERY),
     Guard("R13 the age is the greater of the clocks'", "machine/recovery.py",
           "age = max(facts.now_ms, facts.highest_ms) - effect.clean_since", "age = facts.now_ms - effect.clean_since", RECOVERY),
     Guard("the chain covers every column", "machine/journal.py", "str(token), str(at), id, body)", "str(at), id, body)", JOURNAL),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import table
 from guards import GUARDS
+from run import out_of_date
 
 
 def test_every_rule_has_a_guard_that_is_taken_out() -> None:
@@ -26,3 +27,8 @@ def test_each_guards_tests_are_there() -> None:
     root = table.PAGE.parents[2]
     gone = [(guard.name, test) for guard in GUARDS for test in guard.tests if not (root / test.partition("::")[0]).is_file()]
     assert not gone
+
+
+def test_the_text_of_each_guard_stands_in_the_source_once() -> None:
+    wrong = [said for guard in GUARDS if (said := out_of_date(guard))]
+    assert not wrong, wrong
