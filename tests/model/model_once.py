@@ -41,6 +41,7 @@ RULES = {
     "margin": "R13: less a margin, which covers what code may outlive its time by, and the way to the provider",
     "stale view": "R21: a verdict lands only on the version that was seen",
     "one request": "R12: one submission, one request",
+    "within": "assumption: a provider remembers keys for longer than a first submission may take, its timeout and its lease",
     "unpaused": "assumption: with a keyed provider, no sender outlives its time by more than its lease allows",
 }
 
@@ -67,17 +68,17 @@ class Times:
         self.ttl, self.lease, self.delay, self.settle = (z3.Int(name) for name in names[:4])
         self.remembers, self.within, self.margin, self.timeout, self.outlive = (z3.Int(name) for name in names[4:])
 
-    def fit(self) -> Expr:
+    def fit(self, rule: Mapping[str, Expr]) -> Expr:
         """lease: 3/4 TTL. outlive: how long code may act after its time is over (it stops the beats, then the timer kills it)."""
         return And(
             self.lease > 0, self.lease < self.ttl, self.delay >= 0, self.settle > self.delay, self.timeout > 0, self.outlive >= 0,
             self.within <= self.remembers, self.margin > self.outlive + self.delay,
-            self.timeout + self.outlive + self.delay < self.remembers,
+            Or(Not(rule["within"]), self.timeout + self.outlive + self.delay < self.remembers),
         )  # fmt: skip
 
-    def concrete(self) -> Expr:
+    def concrete(self, rule: Mapping[str, Expr]) -> Expr:
         """The smallest that make a difference, for a search."""
-        values = (4, 3, 1, 2, 12, 12, 3, 3, 1)
+        values = (4, 3, 1, 2, 12, 12, 3, If(rule["within"], z3.IntVal(3), z3.IntVal(20)), 1)
         names = (
             self.ttl,
             self.lease,

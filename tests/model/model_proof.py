@@ -77,7 +77,7 @@ def unproved(without: str = "", *, enough: int = 1000, seconds: float = 20) -> t
             break
         solver = z3.Solver()
         solver.set("timeout", int(seconds * 1000))
-        solver.add(d.times.fit(), *known, action.guard, *leads(d, before, action, after))
+        solver.add(d.times.fit(d.rule), *known, action.guard, *leads(d, before, action, after))
         for name, part in wanted.items():
             count += 1
             solver.push()
@@ -96,7 +96,7 @@ def impossible() -> list[str]:
     for action in actions(d, before):
         solver = z3.Solver()
         solver.set("timeout", 20_000)
-        solver.add(d.times.fit(), *known, action.guard)
+        solver.add(d.times.fit(d.rule), *known, action.guard)
         if (said := solver.check()) != z3.sat:
             never.append(f"{action.label} ({said})")
     return never
@@ -106,7 +106,7 @@ def begins_well() -> bool:
     """Whether the invariant holds before anything."""
     d, s = domain(), state("")
     solver = z3.Solver()
-    solver.add(d.times.fit(), once.begins(d, s), Not(And(list(once.invariant(d, s).values()))))
+    solver.add(d.times.fit(d.rule), once.begins(d, s), Not(And(list(once.invariant(d, s).values()))))
     return bool(solver.check() == z3.unsat)
 
 

@@ -72,7 +72,9 @@ class World:
         self.steps: list[list[Choice]] = []
         self.chosen: list[Any] = []
         self.solver.add(
-            self.domain.times.concrete(), self.domain.times.fit(), once.begins(self.domain, self._read(self.states[0]))
+            self.domain.times.concrete(self.rules),
+            self.domain.times.fit(self.rules),
+            once.begins(self.domain, self._read(self.states[0])),
         )
 
     def _moment(self, number: int) -> Snapshot:
@@ -212,11 +214,12 @@ class Case:
 
 
 # The first is the known impossibility: an opaque or looked-up provider, and a worker without the watchdog that is taken for
-# one that has it. `margin` and `unpaused` are what a resend rests on.
+# one that has it. `margin`, `within` and `unpaused` are what a resend rests on.
 CASES = (
     Case("unfenced", 7, timer=False), Case("watchdog", 7), Case("check", 7), Case("whole lease", 6), Case("sending", 7),
     Case("settle", 6), Case("ended or fenced", 6), Case("compare-and-set", 3), Case("one request", 2),
     Case("retention", 4, keyed=True), Case("margin", 6, keyed=True), Case("unpaused", 5, keyed=True, timer=False),
+    Case("within", 5, keyed=True, timer=False),
     Case("own submission", 2, keyed=True, goal=GUESS), Case("stale view", 8, askers=2, goal=GUESS),
 )  # fmt: skip
 
