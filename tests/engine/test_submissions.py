@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -108,6 +109,25 @@ def test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent(app: se
     with pytest.raises(semel.Unsettled) as caught, app.work("k", kind="loop"):
         send()
     assert caught.value.why == "blocked" and calls == [1]
+
+
+def test_r13_nothing_is_sent_beside_a_try_that_could_act_when_its_key_is_forgotten(app: semel.App) -> None:
+    """The coroutine has given up, its thread has not, and may take ten minutes; the provider remembers a key for five."""
+    go, calls = threading.Event(), list[int]()
+
+    @app.effect(intent=(), recovery=semel.Resend(within=timedelta(minutes=5)), timeout=timedelta(minutes=10))
+    async def send(submission: semel.Submission) -> None:
+        calls.append(submission.number)
+        await asyncio.wait_for(asyncio.to_thread(go.wait, 60), 0.1)
+
+    async def main() -> None:
+        with pytest.raises(semel.Unsettled) as caught:
+            async with app.work("k", kind="loop"):
+                await send()
+        go.set()
+        assert caught.value.why == "blocked" and calls == [1]
+
+    asyncio.run(main())
 
 
 def unfenced(app: semel.App) -> list[object]:

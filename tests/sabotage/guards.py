@@ -796,5 +796,9 @@ GUARDS = (
     Guard("R13 what a resend may outlive its time by lies inside the retention", "machine/recovery.py",
           "rung.within_ms - margin - facts.outlive_ms", "rung.within_ms - margin", RECOVERY),
     Guard("R13 the ladder is told how long code may outlive its time", "engine/attempt.py",
-          "outlive_ms = int(OUTLIVE_LEASES * self.session.ttl * 1000)", "outlive_ms = 0", SUBMISSIONS),
+          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", SUBMISSIONS),
+    Guard("R13 no resend beside a try that could act later", "machine/recovery.py",
+          "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
+    Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
+          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", SUBMISSIONS),
 )  # fmt: skip

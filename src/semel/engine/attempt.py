@@ -133,7 +133,8 @@ class Attempt:
     def facts(self, known: e.Effect) -> r.Facts:
         """What this process knows for the ladder."""
         raw = self.clock.raw_ms()
-        outlive_ms = int(OUTLIVE_LEASES * self.session.ttl * 1000)
+        lease_ms = min(int(self.session.ttl * 1000), self.desk.store.info.largest_ttl_ms)  # in memory it may be any length
+        outlive_ms = OUTLIVE_LEASES * lease_ms
         return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known), outlive_ms)
 
     @property
