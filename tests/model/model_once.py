@@ -41,7 +41,7 @@ RULES = {
     "margin": "R13: less a margin, which covers what code may outlive its time by, and the way to the provider",
     "stale view": "R21: a verdict lands only on the version that was seen",
     "one request": "R12: one submission, one request",
-    "within": "assumption: a provider remembers keys for longer than a first submission may take, its timeout and its lease",
+    "within": "R13: a provider remembers keys for longer than an earlier try may take that still runs",
     "unpaused": "assumption: with a keyed provider, no sender outlives its time by more than its lease allows",
 }
 
