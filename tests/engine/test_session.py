@@ -7,13 +7,16 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from semel.engine.clock import Clock
+from semel.engine.drive import run
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, accepted, claim_one, enqueue, not_taken
+from semel.engine.recover import note_senders
 from semel.engine.session import NEIGHBOUR_SECONDS, PAGE, Learnt, Session, land
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
@@ -408,6 +411,25 @@ def test_r4_a_process_that_dies_after_it_was_fenced_is_known_to_be_dead(lab: Lab
     lab.store.fence("other", None, "watched")
     assert session.knows_dead(row._replace(fenced="watched"))
     assert not session.knows_dead(row._replace(boot_id="another boot"))
+
+
+def test_r4_only_a_sender_whose_session_is_fenced_is_noted_to_be_gone(lab: Lab) -> None:
+    """Another worker climbs the ladder while the sender still lives: an attempt may end (cancel, replay) before its code does."""
+    lab.other()
+    ledger = lab.claimed(lab.session(), lab.task())
+    state = ledger.state
+    assert land(ledger, e.Intend("K", "pay", {}, "d", "", state.id, state.attempt, state.token, "other"))
+    assert land(ledger, e.Lose("K", 1, state.token, "timeout", False))
+    climber: Any = SimpleNamespace(session=lab.sessions[0], desk=lab.desk, ledger=ledger)
+
+    def noted() -> tuple[bool, bool]:
+        run(note_senders(climber, ledger.state.effects["K"]))
+        (sent,) = ledger.state.effects["K"].open
+        return sent.fenced, sent.dead
+
+    assert noted() == (False, False)
+    lab.store.fence("other", None, "watched")
+    assert noted() == (True, False)
 
 
 def test_an_outcome_that_cannot_be_recorded_keeps_anything_else_from_starting(lab: Lab) -> None:

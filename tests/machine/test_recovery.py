@@ -221,6 +221,31 @@ def test_r13_the_deadline_of_a_resend_lies_inside_the_retention_less_a_margin() 
     assert r.next_move(sent, (RESEND, LOOKUP, ASK), facts(DAY)) == r.Look(1)
 
 
+def test_r13_what_stands_still_after_it_was_called_cannot_act_beyond_the_retention() -> None:
+    """A resend that is called at the last moment may outlive its time, until its session's beats stop and the timer kills it."""
+    sent, leases = sent_at(0), 2 * MINUTE
+    for now in (0, HOUR, DAY - 10 * MINUTE, DAY - MINUTE - leases - 1):
+        move = r.next_move(sent, (RESEND, ASK), r.Facts(now, now, -1, leases))
+        assert isinstance(move, r.Again) and move.cap_ms is not None
+        assert now + move.cap_ms + leases == DAY - MINUTE
+    last = DAY - MINUTE - leases
+    assert isinstance(r.next_move(sent, (RESEND, ASK), r.Facts(last, last, -1, leases)), r.Person)
+    short = r.Rung("resend", leases)
+    assert isinstance(r.next_move(sent, (short, ASK), r.Facts(0, 0, -1, leases)), r.Person), "nothing can be sent inside that"
+
+
+def test_r13_no_resend_beside_a_try_that_could_act_when_the_provider_has_forgotten_it() -> None:
+    """It runs on, beyond its timeout, for two leases at most; a short retention is over by then. Once it is quiet: sent."""
+    sent, short = sent_at(0), r.Rung("resend", 5 * MINUTE)
+    running = replace(sent, sent=(replace(sent.sent[0], ended=False, fenced=False),))
+    quiet = replace(sent, sent=(replace(sent.sent[0], ended=True),))
+    assert not running.quiet and quiet.quiet
+    fits, long = r.Facts(1000, 1000, -1, 2 * MINUTE, MINUTE), r.Facts(1000, 1000, -1, 2 * MINUTE, 10 * MINUTE)
+    assert isinstance(r.next_move(running, (short, ASK), fits), r.Again)
+    assert isinstance(r.next_move(running, (short, ASK), long), r.Person)
+    assert isinstance(r.next_move(quiet, (short, ASK), long), r.Again)
+
+
 def test_r13_the_wait_before_a_resend_is_part_of_its_age() -> None:
     """Else the wait would carry it past the retention, and the provider would not know the key any more."""
     short = r.Rung("resend", 20_000)

@@ -73,7 +73,7 @@ class Story:
         lab = self.lab
         for gate in ("start.unmail", "start.unpublish", "flight.flying", "flight.looked"):
             lab.open(gate)
-        time.sleep(1.0)  # for `fleeting`: now its provider has forgotten the key
+        time.sleep(1.5)  # for `fleeting`: now its provider has forgotten the key
         lab.keeper()
         until("the epoch begins", lab.has_begun)
         self.give("charge", "vanished")  # whoever wanted it asks again

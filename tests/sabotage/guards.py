@@ -15,6 +15,7 @@ ACTING = ("tests/engine/test_acting.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
+TIMED = "tests/watchdog/test_watchdog_timer.py::test_"
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
 TASK_CELLS = ("tests/machine/test_cells_tasks.py",)
@@ -57,6 +58,9 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
+IN_A_FILE = "tests/conformance/test_sqlite_store.py::TestSQLiteFile::test_"
+ON_POSTGRES = "tests/postgres/test_postgres_conformance.py::TestPostgres::test_"
+SUBMISSIONS = ("tests/engine/test_submissions.py",)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
@@ -190,7 +194,7 @@ GUARDS = (
     Guard("R2 the ladder reads evidence first", "machine/recovery.py",
           "if any(found.n == sent.n and found.outcome != RAISED for found in effect.evidence):", "if False:", RECOVERY),
     Guard("R13 a resend stays inside the retention", "machine/recovery.py",
-          "return max(0, rung.within_ms - margin - age", "return max(0, rung.within_ms", RECOVERY),
+          "return max(0, last - age - _backoff(effect))", "return max(1, last - age - _backoff(effect))", RECOVERY),
     Guard("R13 the age is the greater of the clocks'", "machine/recovery.py",
           "age = max(facts.now_ms, facts.highest_ms) - effect.clean_since", "age = facts.now_ms - effect.clean_since", RECOVERY),
     Guard("the chain covers every column", "machine/journal.py", "str(token), str(at), id, body)", "str(at), id, body)", JOURNAL),
@@ -713,4 +717,88 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- what else stands between a sender and a second act ---
+    Guard("R12 a submission is one call", "engine/perform.py",
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n",
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n"
+          "    if isinstance(reply, Raised):\n        reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n", SUBMISSIONS),
+    Guard("R18 the token goes out with every submission", "engine/perform.py", "        token=doing.token,\n", "        token=0,\n", SUBMISSIONS),
+    Guard("R18 a lookup is told the token that was sent", "engine/recover.py", "        token=known.sent[-1].token,\n", "        token=0,\n", SUBMISSIONS),
+    Guard("R13 a submission's time counts from before its intent", "engine/perform.py",
+          "deadline = doing.began + doing.seconds", "deadline = attempt.clock.boot() + doing.seconds", SUBMISSIONS),
+    Guard("R13 what is over before its call is not sent", "engine/perform.py", "if stale or deadline <= attempt.clock.boot():", "if stale:", SUBMISSIONS),
+    Guard("R13 clocks that disagree are the next rung", "machine/recovery.py",
+          "if facts.highest_ms - facts.now_ms > margin or age < -margin:", "if False:", RECOVERY),
+    Guard("R4 a sender whose session lives is not gone", "engine/recover.py", "if row is not None and row.fenced:", "if row is not None:", SESSION),
+    Guard("R10 what happened is confirmed though its result cannot be recorded", "engine/perform.py",
+          "return e.Confirm(doing.key, doing.n, doing.token, unrecorded=why, how=how, sender=doing.sender), Done(value)",
+          "return e.Lose(doing.key, doing.n, doing.token, why, True, doing.sender), Unknown()", BAD),
+    Guard("R17 a caller that is gone does not call", "engine/perform.py",
+          'if not settled and doing.move("waiting", "abandoned"):', "if False:", PERFORM),
+    Guard("R14 what is fenced is the beat that was watched", "engine/session.py", "self.desk.store.fence(row.id, row.nonce, how)",
+          "self.desk.store.fence(row.id, None, how)", SESSION),
+    Guard("R14 a store fences only the beat that was watched", "store/sql/sqlite.sql", " AND (?3 IS NULL OR nonce = ?3)", " AND (?3 IS NULL OR TRUE)",
+          (f"{IN_A_FILE}a_fence_holds_only_for_the_beat_that_was_watched",)),
+    Guard("R14 a beat that moves is watched anew", "engine/session.py", "elif seen is None or seen.nonce != row.nonce:", "elif seen is None:", SESSION),
+    Guard("R14 proof of death needs the same PID namespace", "watchdog.py", "keys = [(i.boot_id, i.pid_ns,", "keys = [(i.boot_id,", IDENTITY),
+    Guard("R14 what lives is not dead", "watchdog.py",
+          'return seen.start_time != other.start_time or (seen.state in "ZX" and _no_thread_left(other))', "return True", IDENTITY),
+    Guard("R14 a zombie with a living thread is not dead", "watchdog.py", " and _no_thread_left(other))", ")", IDENTITY),
+    Guard("R14 what is not permitted to be asked is no proof", "watchdog.py",
+          "    except (OSError, OverflowError):\n        return False\n    if not other.start_time", "    except (OSError, OverflowError):\n        return True\n    if not other.start_time", IDENTITY),
+    Guard("R14 unreadable is no proof", "watchdog.py", "    if seen is None:\n        return False\n    return seen.start_time",
+          "    if seen is None:\n        return True\n    return seen.start_time", IDENTITY),
+    Guard("R15 a beat of another epoch is none", "store/sql/sqlite.sql",
+          "\n  AND epoch = (SELECT CAST(value AS INTEGER) FROM meta WHERE name = 'epoch');\n\n-- name: fence", ";\n\n-- name: fence", (f"{IN_A_FILE}a_session_of_another_epoch_beats_no_more",)),
+    Guard("R15 a fenced session beats no more", "store/sql/sqlite.sql",
+          "WHERE id = ? AND fenced = '' AND nonce IN (SELECT value FROM json_each(?))", "WHERE id = ? AND nonce IN (SELECT value FROM json_each(?))",
+          (f"{IN_A_FILE}a_fenced_or_unknown_session_beats_no_more",)),
+    Guard("R15 a beat is compare-and-set on its own last", "store/sql/sqlite.sql",
+          " AND nonce IN (SELECT value FROM json_each(?))", " AND ? <> ''", (f"{IN_A_FILE}a_beat_on_another_nonce_is_refused",)),
+    Guard("R15 the deadline is inside the lease", "engine/session.py", "self._deadline = sent + 0.75 * self.ttl", "self._deadline = sent + 1.75 * self.ttl", SESSION),
+    Guard("R16 an extended deadline moves the timer", "watchdog.py", "                self._arm()\n\n    def enter", "                pass\n\n    def enter", (f"{TIMED}leave_disarms_and_extend_moves",)),
+    Guard("R16 the timer is disarmed with the last code only", "watchdog.py", "if self.running == 0 and self.armed:", "if self.armed:", (f"{TIMED}counting",)),
+    Guard("R16 a forked child may not act", "watchdog.py", "return boottime() < self.deadline and not self.voided and os.getpid() == self._pid",
+          "return boottime() < self.deadline", (f"{TIMED}a_fork_voids_the_child",)),
+    Guard("R4 a pool job that is left behind is followed", "engine/acting.py",
+          "    started.began()\n    try:\n        future = _submit", "    try:\n        future = _submit", ACTING),
+    Guard("R4 a task that is left behind is followed", "engine/acting.py",
+          "            started.began()\n            task.add_done_callback", "            task.add_done_callback", ACTING),
+    Guard("R5 a batch's own rows are the chain of what follows in it", "store/batch.py",
+          "self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)", "pass", STORE),
+    Guard("R5 a session of another epoch lands nothing", "store/batch.py",
+          "if session.epoch != guard.epoch or facts.epoch != guard.epoch:", "if False:", STORE),
+    Guard("R5 a store that holds an older beat lands nothing", "store/batch.py", "if session.beat < guard.beat:", "if False:", STORE),
+    Guard("R15 past its deadline a session starts nothing", "engine/session.py",
+          "return not self.fenced and self.desk.clock.boot() < self._deadline", "return not self.fenced", SESSION),
+    Guard("R4 whoever may act is not waited out", "engine/session.py", "if not (effect.quiet or stopped):", "if False:", SESSION),
+    Guard("R4 a further submission is a further fact to learn", "engine/session.py",
+          "if known is None or known[0] != facts:", "if known is None:", SESSION),
+    Guard("R4 who can still act says no goodbye", "engine/runtime.py", "leave=not self.codes and not held", "leave=True", SUBMISSIONS),
+    Guard("R16 a timeout does not disarm the timer", "engine/perform.py",
+          "    if isinstance(reply, TimedOut):\n        attempt.ledger.post(e.Lose", "    if isinstance(reply, TimedOut):\n        code.ended()\n        attempt.ledger.post(e.Lose", SUBMISSIONS),
+    Guard("R16 what is left behind keeps the timer armed", "engine/perform.py", "    acting.when_quiet(code.ended)\n", "    code.ended()\n", SUBMISSIONS),
+    Guard("R4 a process without the watchdog is recorded unfenced", "engine/runtime.py",
+          'return "" if self.watchdog.enabled and self.watchdog.available else "process"', 'return ""', SUBMISSIONS),
+    Guard("R4 a child is on record before it is made", "engine/runtime.py", "watching_children(about_to_spawn)", "watching_children(lambda event: None)",
+          (f"{ACTING[0]}::test_a_child_that_outlives_the_code_that_made_it_goes_to_a_person",)),
+    Guard("R14 PostgreSQL too fences only the beat that was watched", "store/sql/postgres.sql",
+          " AND (%(nonce)s::text IS NULL OR nonce = %(nonce)s::text) RETURNING id", " AND (%(nonce)s::text IS NULL OR TRUE) RETURNING id",
+          (f"{ON_POSTGRES}a_fence_holds_only_for_the_beat_that_was_watched",)),
+    Guard("R15 on PostgreSQL too a beat of another epoch is none", "store/sql/postgres.sql",
+          "\n  AND epoch = (SELECT value::bigint FROM semel.meta WHERE name = 'epoch');\n\n-- name: lock_to_fence", ";\n\n-- name: lock_to_fence",
+          (f"{ON_POSTGRES}a_session_of_another_epoch_beats_no_more",)),
+    Guard("R15 on PostgreSQL too a fenced session beats no more", "store/sql/postgres.sql",
+          "WHERE id = %(id)s AND fenced = '' AND nonce = ANY (%(known)s::text[])", "WHERE id = %(id)s AND nonce = ANY (%(known)s::text[])",
+          (f"{ON_POSTGRES}a_fenced_or_unknown_session_beats_no_more",)),
+    Guard("R15 on PostgreSQL too a beat is compare-and-set on its own last", "store/sql/postgres.sql",
+          " AND nonce = ANY (%(known)s::text[])", " AND %(known)s::text[] IS NOT NULL", (f"{ON_POSTGRES}a_beat_on_another_nonce_is_refused",)),
+    Guard("R13 what a resend may outlive its time by lies inside the retention", "machine/recovery.py",
+          "rung.within_ms - margin - facts.outlive_ms", "rung.within_ms - margin", RECOVERY),
+    Guard("R13 the ladder is told how long code may outlive its time", "engine/attempt.py",
+          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", SUBMISSIONS),
+    Guard("R13 no resend beside a try that could act later", "machine/recovery.py",
+          "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
+    Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
+          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", SUBMISSIONS),
 )  # fmt: skip

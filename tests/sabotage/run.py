@@ -2,8 +2,8 @@
 
 Each guard is a small edit of the source. It is made in a copy, the named tests run against the copy, and one of them must
 fail. `python tests/sabotage/run.py NAME` runs those whose name holds NAME; `--quick` leaves out those that need a server or
-real worker processes. This process imports what the tests need, but nothing of semel, and forks for each guard: most of a
-test run would else be imports.
+real worker processes; `--table` only writes docs/explanation/sabotage.md, which a whole run does as well. This process
+imports what the tests need, but nothing of semel, and forks for each guard: most of a test run would else be imports.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import table
 from guards import GUARDS, Guard
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,6 +166,9 @@ def server() -> Iterator[None]:
 
 def main() -> int:
     """The table."""
+    if "--table" in sys.argv[1:]:
+        table.write()
+        return 0
     quick, names = "--quick" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--quick"]
     wanted = [guard for guard in GUARDS if not names or any(name in guard.name for name in names)]
     wanted = [guard for guard in wanted if not (quick and guard.slow)]
@@ -188,6 +192,8 @@ def main() -> int:
     caught = sum(1 for one in found if one.test)
     print(f"{len(found)} guards removed, one at a time; {caught} caught")
     print(f"{caught} passed, {len(found) - caught} failed")
+    if len(found) == len(GUARDS):
+        table.write()
     return 0 if caught == len(found) else 1
 
 

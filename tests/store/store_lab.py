@@ -8,12 +8,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-ENV = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
+FOUND = find_spec("semel")  # not imported: scripts that need no more than a part of it import this, too
+assert FOUND is not None and FOUND.origin is not None
+SOURCE = Path(FOUND.origin).parents[1]  # the source under test, which may be a sabotaged copy
+ENV = {**os.environ, "PYTHONPATH": f"{SOURCE}{os.pathsep}{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def play(role: str, processes: int, *args: object, timeout: float = 90) -> list[Any]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 GIVEN_BACK, OTHERS_MS = 10, 90_000  # how often, and for how long, what does not fit this code is left for a worker of other code
 log = logging.getLogger("semel")
+OUTLIVE_LEASES = 2  # code that outlives its time stops the beats a lease later; 3/4 of one after the last, the timer kills it
 RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 
@@ -132,7 +133,9 @@ class Attempt:
     def facts(self, known: e.Effect) -> r.Facts:
         """What this process knows for the ladder."""
         raw = self.clock.raw_ms()
-        return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known))
+        lease_ms = min(int(self.session.ttl * 1000), self.desk.store.info.largest_ttl_ms)  # in memory it may be any length
+        outlive_ms = OUTLIVE_LEASES * lease_ms
+        return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known), outlive_ms)
 
     @property
     def veil(self) -> Veil:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def climb(attempt: Attempt, effect: Effect, key: str) -> Generator[Request, Any,
 
 def next_move(attempt: Attempt, effect: Effect, known: e.Effect, empty: set[int]) -> r.Move:
     """The machine's next move; not one that has just come to nothing and must wait, or can never come to more."""
-    facts = attempt.facts(known)
+    facts = replace(attempt.facts(known), timeout_ms=effect.timeout_ms)
     move = r.next_move(known, effect.rungs, facts)
     while isinstance(move, r.Look) and move.index in empty:
         left = r.settle_after(effect.rungs[move.index], facts)

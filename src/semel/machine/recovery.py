@@ -35,11 +35,15 @@ class Facts:
     """What the asking process knows. now_ms, highest_ms: its wall clock, and the highest store time it has seen (R13).
 
     waited_ms: how long, on its own CLOCK_BOOTTIME, it has known that every sender is quiet; -1: they are not (R4).
+    outlive_ms: how long the code of a submission may act after its time is over: then its session's beats stop, and it is
+    killed. timeout_ms: how long that time is.
     """
 
     now_ms: int
     highest_ms: int
     waited_ms: int
+    outlive_ms: int = 0
+    timeout_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,4 +184,7 @@ def _resend_cap(effect: Effect, rung: Rung, facts: Facts) -> int | None:
     margin = margin_ms(rung.within_ms)
     if facts.highest_ms - facts.now_ms > margin or age < -margin:
         return 0  # the clocks disagree: nobody can say how old it is
-    return max(0, rung.within_ms - margin - age - _backoff(effect))  # it is sent only after that wait
+    if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:
+        return 0  # an earlier try still runs, and might send its request when the provider has forgotten this one
+    last = rung.within_ms - margin - facts.outlive_ms  # what stands still before its first byte must not act later than this
+    return max(0, last - age - _backoff(effect))  # it is sent only after that wait

@@ -23,9 +23,9 @@ def charge(submission: semel.Submission, ref: str) -> str:
     return calling(submission, "keyed", "charge", ref)
 
 
-@app.effect(intent=("ref",), recovery=[semel.Resend(within=timedelta(seconds=3)), semel.Ask(settle=SETTLE)])
+@app.effect(intent=("ref",), recovery=[semel.Resend(within=timedelta(seconds=8)), semel.Ask(settle=SETTLE)])
 def fleeting(submission: semel.Submission, ref: str) -> str:
-    """Its provider remembers a key for three seconds."""
+    """Its provider remembers a key for eight seconds: less two leases and the margin, it may be sent again for about three."""
     return calling(submission, "keyed", "fleeting", ref)
 
 
