@@ -60,21 +60,15 @@ class Left:
     image: Image
     held: Dump
     seen: Witnessed
+    opening: str = "opened"  # what the next life does to it first
 
 
 def run(seed: int, ways: Ways, tell: Tell = lambda line: None) -> Tally:
     """Some lives on one disk, and the cuts of each. Raises `Violation`."""
     dice, tally = random.Random(seed), Tally()
-    start = dice.random()
-    if start < 0.08:
-        image: Image = {}
-        tally.seen["a store is made"] += 1
-    elif start < 0.16:
-        image = dict(of_schema_1())
-        tally.seen["a store is migrated"] += 1
-    else:
-        image = dict(prepared())
-    left = Left(image, [], NOBODY)
+    start = dice.choices(("made", "migrated", "opened"), (8, 8, 84))[0]
+    image: Image = {"made": {}, "migrated": dict(of_schema_1()), "opened": dict(prepared())}[start]
+    left = Left(image, [], NOBODY, start)
     for life in range(ways.lives):
         tell(f"life {life}: on {', '.join(f'{name} of {len(data)} bytes' for name, data in left.image.items()) or 'nothing'}")
         going_on = _life(seed, life, left, ways, dice, tally, tell)
@@ -86,7 +80,7 @@ def run(seed: int, ways: Ways, tell: Tell = lambda line: None) -> Tally:
 
 def _before(left: Left) -> Mark | None:
     """What the disk held as the life began."""
-    if not left.image:
+    if left.opening == "made":
         return None
     if left.held:
         return Mark("the life before", 0, 0, left.held, left.seen)
@@ -103,20 +97,20 @@ def _life(seed: int, life: int, left: Left, ways: Ways, dice: random.Random, tal
     store = Noted(disk, pages=dice.choice((6, 15, 40)), synchronous=ways.synchronous, before=_before(left))
     try:
         work = Work(store, seed * 100 + life, life, NOW + life * 10_000_000)
-        worked = len(disk.log)
+        opened = len(disk.log)
         work.run(ways.batches)
         closing = len(disk.log)
         if dice.random() < 0.3:
             store.close()
         check_history(store.marks)
-        return _told(store, work, (worked, closing), ways, dice, tally, tell)
+        return _told(store, work, (left.opening, opened, closing), ways, dice, tally, tell)
     finally:
         store._writer.raw.close(True)
         disk.remove()
 
 
 def _told(
-    store: Noted, work: Work, edges: tuple[int, int], ways: Ways, dice: random.Random, tally: Tally, tell: Tell
+    store: Noted, work: Work, edges: tuple[str, int, int], ways: Ways, dice: random.Random, tally: Tally, tell: Tell
 ) -> Left | None:
     disk = store.disk
     tally.lives += 1
@@ -128,7 +122,7 @@ def _told(
 
 
 def _cuts(
-    disk: Disk, marks: list[Mark], edges: tuple[int, int], ways: Ways, dice: random.Random, tally: Tally, tell: Tell
+    disk: Disk, marks: list[Mark], edges: tuple[str, int, int], ways: Ways, dice: random.Random, tally: Tally, tell: Tell
 ) -> Left | None:
     """Cut at some of the operations, most where something is not synced yet; one of what they leave."""
     rate = ways.cuts / max(1, len(disk.log)) * 1.2
@@ -139,30 +133,33 @@ def _cuts(
         wanted = rate if not platter.calm else rate * 0.05
         for _ in range(int(wanted) + (dice.random() < wanted % 1)):
             image = platter.cut(dice)
-            _count(platter, disk, at, edges, tally)
-            held = judge(image, marks, at, tally, dice.random() < DEEP)
+            _count(platter, at, edges, tally)
+            held = judge(image, marks, at, tally, deep=dice.random() < DEEP, control=ways.control)
             tally.cuts += 1
-            tell(f"  cut at operation {at} of {len(disk.log)} ({op[0]}): {'lost: ' + tally.lost[-1] if held is None else 'all there'}")
+            tell(f"  cut at operation {at} of {len(disk.log)} ({op[0]}): {'all there' if held is not None else tally.lost[-1]}")
             kept += 1
             if held is not None and dice.random() < 1 / kept:
                 seen = [mark.seen for mark in marks if mark.acked <= at]
-                going_on = Left(image, held, seen[-1] if seen else NOBODY)
+                going_on = Left(image, held, seen[-1] if seen else NOBODY, "opened" if held else "made")
     tally.seen.update(platter.seen)
     return going_on
 
 
-def _count(platter: Platter, disk: Disk, at: int, edges: tuple[int, int], tally: Tally) -> None:
+def _count(platter: Platter, at: int, edges: tuple[str, int, int], tally: Tally) -> None:
     """Where the cut fell."""
-    waiting = {name: platter.waiting.get(node, []) for name, node in disk.names.items()}
-    if waiting.get(MAIN) and at > edges[0]:
+    waiting = {platter.called[node]: ops for node, ops in platter.waiting.items()}
+    opening, opened, closing = edges
+    if at <= opened:
+        tally.seen[f"cut as the store was {opening}"] += 1
+    elif waiting.get(MAIN):
         tally.seen["cut in a checkpoint"] += 1
     if any(op[0] == WRITE and op[2] == 0 for op in waiting.get(LOG, [])):
         tally.seen["cut as the log begins anew"] += 1
-    if at > edges[1]:
+    if at > closing:
         tally.seen["cut in closing"] += 1
     if any(op[0] == DELETE for op in platter.of_folder):
         tally.seen["cut as a name goes"] += 1
-    if not any(waiting.values()):
+    if platter.calm:
         tally.seen["cut in a calm"] += 1
 
 

@@ -196,10 +196,11 @@ class Platter:
     limbo: dict[int, list[tuple[Op, bool]]] = field(default_factory=dict)  # since a failed sync: what, and whether it is durable
     of_folder: list[Op] = field(default_factory=list)
     seen: dict[str, int] = field(default_factory=dict)
+    called: dict[int, str] = field(default_factory=dict)  # each file, by its name when it was made
 
     def __post_init__(self) -> None:
         for node, (name, data) in enumerate(self.image.items()):
-            self.names[name], self.files[node] = node, bytearray(data)
+            self.names[name], self.files[node], self.called[node] = node, bytearray(data), name
 
     @property
     def calm(self) -> bool:
@@ -227,6 +228,7 @@ class Platter:
             self.of_folder.append(op)
             if kind == CREATE:
                 self.files.setdefault(op[2], bytearray())
+                self.called[op[2]] = op[1]
 
     @staticmethod
     def _apply(data: bytearray, op: Op) -> None:

@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,10 @@ class Noted(SQLite):
         """It is acknowledged."""
         self.marks.append(Mark(what, begun, len(self.disk.log), dump(self), self.seen()))
 
+    def witnessed(self) -> None:
+        """The witness knows of the last one, too."""
+        self.marks[-1] = replace(self.marks[-1], seen=self.seen())
+
     def commit(self, units: Sequence[Unit]) -> list[Outcome]:
         """One transaction."""
         begun = len(self.disk.log)
@@ -123,7 +127,8 @@ class Hand(Writer):
     """The shipped writer, on this thread: what is submitted is committed when it is told to, and by `land` at once."""
 
     def __init__(self, store: SQLite, witness: Witness) -> None:
-        super().__init__(store, patience=0, committed=witness.committed)
+        super().__init__(store, patience=0, committed=lambda units, outcomes: self._witness(units, outcomes))
+        self._of, self._by = store, witness
         self.at_once = False
 
     def submit(self, unit: Unit, *, waited_for: bool = True) -> Ticket:
@@ -132,6 +137,11 @@ class Hand(Writer):
         if self.at_once:
             self.give()
         return self.tickets[-1] if self.tickets else self._last
+
+    def _witness(self, units: list[Unit], outcomes: list[Outcome]) -> None:
+        self._by.committed(units, outcomes)
+        if isinstance(self._of, Noted):
+            self._of.witnessed()
 
     @functools.cached_property
     def tickets(self) -> list[Ticket]:
@@ -187,7 +197,7 @@ class Work(history.History):
             self.clock.now,
         )  # fmt: skip
         self.store.open_session(row)
-        self.witness.beaten(row.id, 0, info, info.epoch, self.clock.now)
+        self._beaten(row)
         self.lives.append(history.Life(row))
 
     def beat(self) -> None:
@@ -196,7 +206,12 @@ class Work(history.History):
         living = [life.row for life in self.lives if not life.fenced]
         if living:
             row = self.dice.choice(living)
-            self.witness.beaten(row.id, row.beat, self.store.info, self.store.info.epoch, self.clock.now)
+            self._beaten(row)
+
+    def _beaten(self, row: SessionRow) -> None:
+        self.witness.beaten(row.id, row.beat, self.store.info, self.store.info.epoch, self.clock.now)
+        if isinstance(self.store, Noted):
+            self.store.witnessed()
 
     @contextmanager
     def landing(self) -> Iterator[None]:
@@ -346,13 +361,12 @@ class Tally:
     acked: int = 0
     intents: int = 0
     lost: list[str] = field(default_factory=list)
-    noticed: int = 0  # of those that lost something: the witness said that the store went back
     seen: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Together."""
         self.cuts, self.lives, self.acked = self.cuts + other.cuts, self.lives + other.lives, self.acked + other.acked
-        self.intents, self.noticed = self.intents + other.intents, self.noticed + other.noticed
+        self.intents += other.intents
         self.lost.extend(other.lost)
         self.seen.update(other.seen)
 
@@ -367,42 +381,57 @@ class Ways:
     synchronous: str = ""
     lies: bool = False
 
+    @property
+    def control(self) -> bool:
+        """It must lose something, or the instrument sees nothing."""
+        return bool(self.synchronous or self.lies)
 
-def judge(image: Image, marks: list[Mark], at: int, tally: Tally, deep: bool) -> Dump | None:
-    """Open the store on what is left, and compare. What it holds; None: it lost something. Raises `Violation`."""
+
+def judge(image: Image, marks: list[Mark], at: int, tally: Tally, *, deep: bool, control: bool = False) -> Dump | None:
+    """Open the store on what is left, and compare. What it holds ([]: there is no store yet); None: it lost something.
+
+    Raises `Violation`.
+    """
     done = acked_by(marks, at)
     before = marks[done] if done >= 0 else None
     under_way = marks[done + 1] if done + 1 < len(marks) and marks[done + 1].begun <= at else None
     try:
         with opened(image) as store:
-            held = dump(store)
+            held, made = dump(store), store.created
             gone = went_back(store, before.seen) if before is not None else ""
             if deep:
-                said = store._writer.raw.execute("PRAGMA integrity_check").fetchall()
-                if said != [("ok",)]:
-                    raise Violation(f"integrity_check says {said}")
+                said = store._writer.raw.execute("PRAGMA integrity_check; PRAGMA user_version").fetchall()
+                if said != [("ok",), (sqlitefile.SCHEMA,)]:
+                    raise Violation(f"integrity_check and the schema's version: {said}")
                 check_whole(held)
                 tally.seen["integrity checks"] += 1
     except Exception as error:
-        if isinstance(error, Violation):
-            raise
-        raise Violation(f"the store cannot be opened: {type(error).__name__}: {error}") from error
-    return _compared(held, before, under_way, gone, tally)
-
-
-def _compared(held: Dump, before: Mark | None, under_way: Mark | None, gone: str, tally: Tally) -> Dump | None:
+        if not control:
+            raise Violation(f"after a cut at operation {at}: {type(error).__name__}: {error}") from error
+        tally.lost.append(f"the store cannot be read: {type(error).__name__}")
+        return None
     if before is None:
-        tally.seen["cut in the making"] += 1
-        return held if not any(record[0] != "meta" for record in held) or held == (under_way and under_way.after) else None
+        tally.seen["cut before there was a store"] += 1
+        if any(record[0] != "meta" for record in held):
+            raise Violation(f"after a cut at operation {at}: there is work in a store that was only being made")
+        return [] if made else held
     if held == before.after or (under_way is not None and held == under_way.after):
         if gone:
             raise Violation(f"a false alarm: the witness says that the store does not hold {gone}")
-        whole = under_way is not None and held == under_way.after and held != before.after
-        tally.seen["the one under way is there" if whole else "nothing of the one under way"] += 1
+        tally.seen["nothing of the one under way" if held == before.after else "the one under way is there, whole"] += 1
         return held
-    tally.noticed += bool(gone)
-    had, has = {r[1:4]: r for r in before.after if r[0] == "journal"}, {r[1:4] for r in held if r[0] == "journal"}
-    missing = [f"{r[2]} row {r[3]} ({r[4]})" for name, r in had.items() if name not in has]
-    tally.lost.append(f"{before.what} was acknowledged, and is not there" + (f": {', '.join(missing[:3])}" if missing else ""))
-    tally.seen["an intent is lost"] += any("(intended)" in said for said in missing)
+    _lost(held, before, gone, tally)
+    if not control:
+        raise Violation(f"after a cut at operation {at}: {tally.lost[-1]}")
     return None
+
+
+def _lost(held: Dump, before: Mark, gone: str, tally: Tally) -> None:
+    """Say what is not as it was."""
+    there = {record[:4] for record in held if record[0] == "journal"}
+    missing = [record for record in before.after if record[0] == "journal" and record[:4] not in there]
+    intents = [record for record in missing if record[4] == j.Intended.kind]
+    tally.seen["an acknowledged intent is lost"] += bool(intents)
+    tally.seen["and the witness notices"] += bool(intents and gone)
+    named = ", ".join(f"row {r[3]} of {r[2]} ({r[4]})" for r in missing[:3]) or "what the tables held"
+    tally.lost.append(f"{before.what} was acknowledged; not there: {named}; the witness misses: {gone or 'nothing'}")
