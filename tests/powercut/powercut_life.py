@@ -9,14 +9,19 @@ goes on. The work is the random history of tests/differential, by the shipped ma
 from __future__ import annotations
 
 import functools
+import itertools
 import random
 import sys
+import time
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import apsw
 from powercut_disk import VFS, Disk, Image, Platter
@@ -24,7 +29,7 @@ from powercut_disk import VFS, Disk, Image, Platter
 from semel.engine.arrival import asked, begin
 from semel.engine.ledger import START, Desk
 from semel.engine.session import begin_taking_back
-from semel.engine import own
+from semel.engine import ledger, own
 from semel.machine import journal as j
 from semel.machine import pauses, projection, tasks
 from semel.machine.journal import Row
@@ -47,6 +52,25 @@ Dump = list[tuple[Any, ...]]
 
 class Violation(AssertionError):
     """The store did what it must not."""
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """The ids of changes, tasks and stores, which chance gives, are those of the seed: a run is the same again."""
+    dice = random.Random(seed)
+
+    def uuid7() -> str:
+        counted = next(counter)
+        return f"01a00000-{counted >> 12:04x}-7{counted & 0xFFF:03x}-8{dice.getrandbits(12):03x}-{dice.getrandbits(48):012x}"
+
+    counter = itertools.count()
+    with (
+        mock.patch.object(ledger._random, "eight", lambda: dice.randbytes(8)),
+        mock.patch("uuid_utils.uuid7", uuid7),
+        mock.patch("uuid_utils.uuid4", lambda: uuid.UUID(bytes=dice.randbytes(16), version=4)),
+        mock.patch.object(sqlitefile, "time", SimpleNamespace(time=lambda: history.NOW / 1000, monotonic=time.monotonic)),
+    ):
+        yield
 
 
 def dump(store: SQLite) -> Dump:
@@ -153,6 +177,7 @@ class Hand(Writer):
         batch, self.tickets[:] = list(self.tickets), []
         if batch:
             self._last = batch[-1]
+            random.seed(self.commits)  # the share of the oldest is drawn
             for ticket, outcome in zip(batch, self._commit(batch), strict=True):
                 ticket.set(outcome)
 

@@ -16,7 +16,7 @@ def figures(tally: Tally, seconds: float, seeds: int) -> str:
     """In one line."""
     return (
         f"{tally.cuts:,} power cuts of {tally.lives:,} lives ({seeds:,} disks), {tally.acked:,} acknowledged transactions, "
-        f"{tally.intents:,} intents, {seconds:.1f} s ({tally.cuts / max(seconds, 1e-9):,.0f} cuts/s): {len(tally.lost):,} lost something"
+        f"{tally.intents:,} intents, {seconds:.1f} s of one core ({tally.cuts / max(seconds, 1e-9):,.0f} cuts/s): {len(tally.lost):,} lost something"
     )
 
 
