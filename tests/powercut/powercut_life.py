@@ -280,6 +280,8 @@ class Work(history.History):
         """One life's work."""
         self.recover()
         self.open_session()
+        self.enqueue()
+        self.claim()
         operations = [
             self.enqueue, self.enqueue, self.enqueue_again, self.claim, self.claim, self.claim_one, *[self.task_command] * 6,
             *[self.effect] * 9, *[self.tenant_effect] * 4, self.settle, self.settle, self.answer, self.rival, self.beat, self.fence,
