@@ -57,6 +57,10 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
+CUT, FAULTS = (
+    ("tests/powercut/test_powercut.py::test_no_acknowledged_change_is_lost_when_the_power_goes",),
+    ("tests/powercut/test_powercut_faults.py::test_a_disk_that_fails_as_the_store_is_opened_is_told_and_the_next_opening_finds_all",),
+)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
@@ -713,4 +717,16 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- the disk under SQLite ---
+    Guard("SQLite: each commit is synced before it is acknowledged", "store/sqlitefile.py",
+          'raw.execute("PRAGMA synchronous=FULL")', 'raw.execute("PRAGMA synchronous=NORMAL")', CUT),
+    Guard("SQLite: what a batch writes lands with it or not at all", "store/sqlite.py",
+          '        raw.execute("BEGIN IMMEDIATE")\n', "", CUT),
+    Guard("SQLite: a disk that fails as the store is looked at is told so", "store/sqlitefile.py",
+          "        if raw.in_transaction:  # SQLite ends it by itself when the disk fails\n            raw", "        if True:\n            raw",
+          FAULTS),
+    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlite.py",
+          "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", FAULTS),
+    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlite.py",
+          "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", FAULTS),
 )  # fmt: skip
