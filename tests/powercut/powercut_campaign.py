@@ -6,12 +6,11 @@ import functools
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from powercut_disk import DELETE, VFS, WRITE, Disk, Image, Platter
-from powercut_life import Dump, Mark, Noted, Tally, Violation, Ways, Work, check_history, dump, judge, seeded
+from powercut_life import Dump, Mark, Noted, Tally, Violation, Ways, Work, check_history, dump, history, judge, seeded
 
-from history import NOW
 from semel.store import sqlitefile
 from semel.store.contract import Witnessed
 from semel.store.sqlite import SQLite
@@ -34,7 +33,7 @@ def of_schema_1() -> tuple[tuple[str, bytes], ...]:
     """A disk with a store of the first schema that has worked: whoever opens it migrates it."""
 
     def take_back(store: SQLite) -> None:
-        Work(store, 1, 900, NOW).run(6)
+        Work(store, 1, 900, history.NOW).run(6)
         raw = store._writer.raw
         raw.execute("DROP TRIGGER journal_is_never_deleted")
         first = sqlitefile.text(sqlitefile.MIGRATIONS[1])
@@ -104,7 +103,7 @@ def _life(seed: int, life: int, left: Left, ways: Ways, dice: random.Random, tal
     disk = Disk(left.image, lies=ways.lies, sector=dice.choice((4096, 4096, 512)))
     store = Noted(disk, pages=dice.choice((6, 15, 40)), synchronous=ways.synchronous, before=_before(left))
     try:
-        work = Work(store, seed * 100 + life, life, NOW + life * 10_000_000)
+        work = Work(store, seed * 100 + life, life, history.NOW + life * 10_000_000)
         opened = len(disk.log)
         work.run(ways.batches)
         closing = len(disk.log)

@@ -27,8 +27,8 @@ Op = tuple[Any, ...]  # (WRITE, node, offset, data) (TRUNCATE, node, size) (SYNC
 class Disk:
     """One disk, as the running machine sees it: names, files, and the log of all that was done since it was switched on."""
 
-    def __init__(self, image: Image | None = None, *, lies: bool = False, sector: int = 4096) -> None:
-        self.name = f"disk{next(_numbers)}"
+    def __init__(self, image: Image | None = None, *, lies: bool = False, sector: int = 4096, name: str = "") -> None:
+        self.name = name or f"disk{next(_numbers)}"
         self.image: Image = dict(image or {})
         self.names: dict[str, int] = {}
         self.files: dict[int, bytearray] = {}

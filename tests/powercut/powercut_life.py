@@ -24,18 +24,18 @@ from typing import Any
 from unittest import mock
 
 import apsw
-from powercut_disk import VFS, Disk, Image, Platter
+from powercut_disk import VFS, Disk, Image
 
-from semel.engine.arrival import asked, begin
-from semel.engine.ledger import START, Desk
-from semel.engine.session import begin_taking_back
 from semel.engine import ledger, own
+from semel.engine.arrival import asked, begin
+from semel.engine.ledger import Desk
+from semel.engine.session import begin_taking_back
 from semel.machine import journal as j
 from semel.machine import pauses, projection, tasks
 from semel.machine.journal import Row
 from semel.model import Refusal
 from semel.store import sqlitefile
-from semel.store.contract import Landed, SessionRow, StoreInfo, Unit, Outcome, Witnessed
+from semel.store.contract import Landed, Outcome, SessionRow, Unit, Witnessed
 from semel.store.sqlite import SQLite
 from semel.store.witness import Kept, Witness
 from semel.store.writer import Ticket, Writer
@@ -284,8 +284,8 @@ class Work(history.History):
         self.claim()
         operations = [
             self.enqueue, self.enqueue, self.enqueue_again, self.claim, self.claim, self.claim_one, *[self.task_command] * 6,
-            *[self.effect] * 9, *[self.tenant_effect] * 4, self.settle, self.settle, self.answer, self.rival, self.beat, self.fence,
-            self.pause,
+            *[self.effect] * 9, *[self.tenant_effect] * 4, self.settle, self.settle, self.answer, self.rival, self.beat,
+            self.fence, self.pause,
         ]  # fmt: skip
         for _ in range(batches):
             self.clock.now += self.dice.randrange(5_000)

@@ -1,13 +1,19 @@
 """Cut the power of one disk again and again, and tell it as a story: `python tests/powercut/run.py --seed 7`.
 
-`--cuts N` runs seeds from there on until there were so many cuts, and prints their figures. Exit 1: something was lost.
+`--cuts N` runs seeds from there on until there were so many cuts, and prints their figures. `--faults`: the disk fails at each
+operation of the seed's work in turn; `--effects`: an order is delivered through some cuts. Exit 1: something was lost.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
 
+import powercut_effects
+import powercut_faults
 from powercut_campaign import Tally, many, run
 from powercut_life import Violation, Ways
 
@@ -16,8 +22,23 @@ def figures(tally: Tally, seconds: float, seeds: int) -> str:
     """In one line."""
     return (
         f"{tally.cuts:,} power cuts of {tally.lives:,} lives ({seeds:,} disks), {tally.acked:,} acknowledged transactions, "
-        f"{tally.intents:,} intents, {seconds:.1f} s of one core ({tally.cuts / max(seconds, 1e-9):,.0f} cuts/s): {len(tally.lost):,} lost something"
+        f"{tally.intents:,} intents, {seconds:.1f} s of one core ({tally.cuts / max(seconds, 1e-9):,.0f} cuts/s): "
+        f"{len(tally.lost):,} lost something"
     )
+
+
+def _others(asked: argparse.Namespace) -> None:
+    seeds = range(asked.seed, asked.seed + 1)
+    if asked.faults:
+        _counted(powercut_faults.every(seeds).seen)
+    else:
+        with tempfile.TemporaryDirectory() as witness:
+            _counted(powercut_effects.many(seeds, Path(witness)))
+
+
+def _counted(seen: Counter[str]) -> None:
+    for what, count in sorted(seen.items()):
+        print(f"  {count:>9,}  {what}")
 
 
 def main() -> int:
@@ -27,21 +48,28 @@ def main() -> int:
     parser.add_argument("--cuts", type=int, default=0, help="so many, over seeds from there on; 0: this seed alone, as a story")
     parser.add_argument("--synchronous", default="", help="a control: NORMAL, or OFF")
     parser.add_argument("--lies", action="store_true", help="a control: the disk says that it has synced, and has not")
+    parser.add_argument("--faults", action="store_true", help="the disk fails, at each operation of that seed's work in turn")
+    parser.add_argument(
+        "--effects", action="store_true", help="the power goes while the effects of that seed's order are performed"
+    )
     asked = parser.parse_args()
     ways = Ways(synchronous=asked.synchronous, lies=asked.lies)
     try:
-        if asked.cuts:
+        if asked.faults or asked.effects:
+            _others(asked)
+        elif asked.cuts:
             tally, seconds, seeds = many(asked.seed, asked.cuts, ways)
             print(figures(tally, seconds, seeds))
-            for what, count in sorted(tally.seen.items()):
-                print(f"  {count:>9,}  {what}")
+            _counted(tally.seen)
+            return 1 if tally.lost else 0
         else:
             tally = run(asked.seed, ways, tell=print)
             print(f"{tally.cuts} cuts, {tally.lives} lives; lost: {tally.lost or 'nothing'}")
+            return 1 if tally.lost else 0
     except Violation as error:
         print(f"VIOLATION: {error}")
         return 1
-    return 1 if tally.lost else 0
+    return 0
 
 
 if __name__ == "__main__":

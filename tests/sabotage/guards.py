@@ -59,7 +59,9 @@ AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
 CUT, FAULTS = (
     ("tests/powercut/test_powercut.py::test_no_acknowledged_change_is_lost_when_the_power_goes",),
-    ("tests/powercut/test_powercut_faults.py::test_a_disk_that_fails_as_the_store_is_opened_is_told_and_the_next_opening_finds_all",),
+    (
+        "tests/powercut/test_powercut_faults.py::test_a_disk_that_fails_as_the_store_is_opened_is_told_and_the_next_opening_finds_all",
+    ),
 )
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
