@@ -1,7 +1,8 @@
 """The power goes while an effect is performed: the whole engine on such a disk, and a provider that counts what it did.
 
 The harness runs the app; each life's store is the shipped one, on what the last cut has left. The power goes at an operation
-of the disk, or in the provider's hands: before it acts, or after it did and before anybody heard of it.
+of the disk, or in the provider's hands: before it acts, or after it did and before anybody heard of it. Or the disk fails for
+a while, and the same process goes on.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any, Self
 
 import apsw
 import pytest
-from powercut_disk import VFS, Disk
+from powercut_disk import SYNC, VFS, WRITE, Disk
 from powercut_life import Violation
 
 import semel
@@ -127,7 +128,7 @@ class Plugged(Harness):
         self.dice, self.cuts = dice, cuts
         self.disk = Disk(name="powered")
         self.life: Powered | None = None
-        self.operations = 0
+        self.operations = self.fails = 0
 
     def __enter__(self) -> Self:
         """From here on, the app's store is on this disk."""
@@ -150,8 +151,9 @@ class Plugged(Harness):
             world.plan = ("", 0)
             return
         self.cuts -= 1
-        place = self.dice.choice(("operation", "operation", "before", "after"))
-        world.plan = (place, self.dice.randint(1, 60 if place == "operation" else 3))
+        place = self.dice.choice(("operation", "operation", "before", "after", "fails"))
+        world.plan = (place, self.dice.randint(1, 3 if place in ("before", "after") else 60))
+        self.fails = self.dice.randint(1, 6)
         self.operations = 0
         self.disk.ask = self._operation
 
@@ -163,6 +165,12 @@ class Plugged(Harness):
             threading.Thread(target=self.off, daemon=True).start()  # whoever writes here holds locks
         if world.off:
             raise apsw.IOError("the power is off")
+        if world.plan[0] == "fails" and what in (WRITE, SYNC) and self.operations > world.plan[1]:
+            world.seen["the disk fails, and the power stays"] += 1
+            self.fails -= 1
+            if not self.fails:
+                self.plan()  # it is mended
+            raise self.dice.choice((apsw.IOError("disk I/O error"), apsw.FullError("database or disk is full")))
 
     def off(self) -> None:
         """The power is off, from now on."""

@@ -27,7 +27,7 @@ from semel.store.sqlite import SQLite
 
 NOW = history.NOW
 SECONDS = 60.0  # the writer's patience; its pauses take no time here
-BATCHES, BATCHES_AFTER, CUTS = 5, 2, 3
+BATCHES, BATCHES_AFTER, CUTS = 3, 2, 3
 
 
 def _error(name: str, code: int) -> Callable[[], apsw.Error]:
@@ -214,11 +214,11 @@ def plausible(held: Dump, before: Dump, tried: list[Unit], of_session: bool) -> 
 def count(seed: int, kind: str) -> int:
     """How many operations of a kind the work of a seed has."""
     faults = Faults(kind, 0)
-    endure(seed, faults, random.Random(seed))
+    endure(seed, faults, random.Random(seed), 0)
     return faults.met
 
 
-def endure(seed: int, faults: Faults, dice: random.Random) -> Told:
+def endure(seed: int, faults: Faults, dice: random.Random, cuts: int) -> Told:
     """Work on a disk that fails there; mend it; go on; cut the power. Raises `Violation`."""
     result = Told(1)
     with seeded(seed), mock.patch.object(writer, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=lambda s: None)):
@@ -230,11 +230,11 @@ def endure(seed: int, faults: Faults, dice: random.Random) -> Told:
             work.work(BATCHES)
             disk.ask = None
             _looked_at(store, result)
-            _cut(disk, store, dice, result)  # before it goes on: what failed may be on the disk
+            _cut(disk, store, dice, result, cuts)  # before it goes on: what failed may be on the disk
             if faults.nth:
                 _goes_on(store, seed, result)
-                _cut(disk, store, dice, result)
-                _cut_before(disk, store, dice, result)
+                _cut(disk, store, dice, result, cuts)
+                _cut_before(disk, store, dice, result, cuts)
         finally:
             disk.ask = None
             store._writer.raw.close(True)
@@ -262,10 +262,10 @@ def _goes_on(store: Tried, seed: int, result: Told) -> None:
     result.seen["went on"] += 1
 
 
-def _cut(disk: Disk, store: Tried, dice: random.Random, result: Told) -> None:
+def _cut(disk: Disk, store: Tried, dice: random.Random, result: Told, cuts: int) -> None:
     """What is there after a cut now, and what the witness says."""
     mark = store.marks[-1]
-    for _ in range(CUTS):
+    for _ in range(cuts):
         with opened(disk.after_cut(dice)) as again:
             plausible(dump(again), mark.after, store.tried, store.of_session)
             if gone := went_back(again, mark.seen):
@@ -273,9 +273,9 @@ def _cut(disk: Disk, store: Tried, dice: random.Random, result: Told) -> None:
         result.seen["cut"] += 1
 
 
-def _cut_before(disk: Disk, store: Tried, dice: random.Random, result: Told) -> None:
+def _cut_before(disk: Disk, store: Tried, dice: random.Random, result: Told, cuts: int) -> None:
     """What is there after a cut at any moment of all that."""
-    for _ in range(CUTS):
+    for _ in range(cuts):
         at = dice.randrange(1, len(disk.log) + 1)
         mark = store.marks[acked_by(store.marks, at)]
         with opened(disk.after_cut(dice, at)) as again:
@@ -286,16 +286,16 @@ def _cut_before(disk: Disk, store: Tried, dice: random.Random, result: Told) -> 
 # --- all in turn ---
 
 
-def every(seeds: range) -> Told:
+def every(seeds: range, lastings: Sequence[str] = tuple(LASTING), cuts: int = CUTS) -> Told:
     """Each kind of failure, at each operation of the work of each seed, once, for a while, and until it is mended."""
     told = Told()
     for seed in seeds:
         for kind in KINDS:
             for nth in range(1, count(seed, kind) + 1):
-                for lasting in LASTING:
+                for lasting in lastings:
                     faults = Faults(kind, nth, lasting)
                     try:
-                        told.add(endure(seed, faults, random.Random(seed * 10_000 + nth)))
+                        told.add(endure(seed, faults, random.Random(seed * 10_000 + nth), cuts))
                     except Exception as error:
                         raise Violation(f"seed {seed}, {faults}: {type(error).__name__}: {error}") from error
     return told

@@ -14,7 +14,8 @@ from powercut_life import Violation
 SEEDS = 40
 SHARDS, SEEDS_OF_SHARD = 4, 250
 WANTED = {
-    "the power goes at an operation of the disk", "the power goes before the provider acts",
+    "the disk fails, and the power stays", "the power goes at an operation of the disk",
+    "the power goes before the provider acts",
     "the power goes after the provider acted",
     "under way, and acted: charge", "under way, and acted: mail", "under way, and acted: ship", "under way, not acted: mail",
     "under way, not acted: ship", "it was sent again, and did nothing", "looked up", "a person is asked",
