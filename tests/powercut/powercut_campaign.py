@@ -100,7 +100,7 @@ def _before(left: Left) -> Mark | None:
 
 
 def _life(seed: int, life: int, left: Left, ways: Ways, dice: random.Random, tally: Tally, tell: Tell) -> Left | None:
-    disk = Disk(left.image, lies=ways.lies, sector=dice.choice((4096, 4096, 512)))
+    disk = ways.kind(left.image, lies=ways.lies, sector=dice.choice((4096, 4096, 512)))
     store = Noted(disk, pages=dice.choice((6, 15, 40)), synchronous=ways.synchronous, before=_before(left))
     try:
         work = Work(store, seed * 100 + life, life, history.NOW + life * 10_000_000)
@@ -112,7 +112,8 @@ def _life(seed: int, life: int, left: Left, ways: Ways, dice: random.Random, tal
         check_history(store.marks)
         return _told(store, work, (left.opening, opened, closing), ways, dice, tally, tell)
     finally:
-        store._writer.raw.close(True)
+        for connection in store._connections:
+            connection.raw.close(True)
         disk.remove()
 
 
@@ -141,7 +142,7 @@ def _cuts(
         for _ in range(int(wanted) + (dice.random() < wanted % 1)):
             image = platter.cut(dice)
             _count(platter, at, edges, tally)
-            held = judge(image, marks, at, tally, deep=dice.random() < DEEP, control=ways.control)
+            held = judge(image, marks, at, tally, ways, deep=dice.random() < DEEP)
             tally.cuts += 1
             tell(f"  cut at operation {at} of {len(disk.log)} ({op[0]}): {'all there' if held is not None else tally.lost[-1]}")
             kept += 1
@@ -177,6 +178,7 @@ def many(first: int, cuts: int, ways: Ways = WAYS) -> tuple[Tally, float, int]:
         try:
             tally.add(run(seed, ways))
         except Exception as error:
-            raise Violation(f"seed {seed}: {error}; replay it: python tests/powercut/run.py --seed {seed}") from error
+            real = " --real" if ways.kind is not Disk else ""
+            raise Violation(f"seed {seed}: {error}; replay it: python tests/powercut/run.py --seed {seed}{real}") from error
         seed += 1
     return tally, time.process_time() - began, seed - first

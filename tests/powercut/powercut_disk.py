@@ -27,6 +27,8 @@ Op = tuple[Any, ...]  # (WRITE, node, offset, data) (TRUNCATE, node, size) (SYNC
 class Disk:
     """One disk, as the running machine sees it: names, files, and the log of all that was done since it was switched on."""
 
+    vfs: str | None = "semel-powercut"
+
     def __init__(self, image: Image | None = None, *, lies: bool = False, sector: int = 4096, name: str = "") -> None:
         self.name = name or f"disk{next(_numbers)}"
         self.image: Image = dict(image or {})
@@ -140,7 +142,7 @@ class File:
 class _VFS(apsw.VFS):
     """All disks of this process, by the first part of a name."""
 
-    NAME = "semel-powercut"
+    NAME = str(Disk.vfs)
 
     def __init__(self) -> None:
         super().__init__(self.NAME, "")

@@ -234,7 +234,9 @@ def person(h: Plugged) -> None:
             app.review.resolve(view.key, verdict, by="ada", reason="I looked")
 
 
-def deliver_through_cuts(seed: int, witness: Path, *, forgets: bool = False) -> Counter[str]:
+def deliver_through_cuts(
+    seed: int, witness: Path, *, forgets: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> Counter[str]:
     """One order, delivered through some power cuts; what happened on the way. Raises `Violation`."""
     global world
     dice = random.Random(seed)
@@ -253,6 +255,8 @@ def deliver_through_cuts(seed: int, witness: Path, *, forgets: bool = False) -> 
                     break
                 enduring(h, lambda: person(h))
                 h.advance(LONG)
+            for event in app.journal(ref):
+                tell(f"  {event.seq:>3} {event.kind:<12} by {event.actor}: {event.body}")
             check(h, ref)
     return world.seen
 

@@ -24,7 +24,7 @@ from typing import Any
 from unittest import mock
 
 import apsw
-from powercut_disk import VFS, Disk, Image
+from powercut_disk import Disk, Image
 
 from semel.engine import ledger, own
 from semel.engine.arrival import asked, begin
@@ -97,9 +97,10 @@ class Noted(SQLite):
         self.marks: list[Mark] = [before] if before is not None else []
         seen = before.seen if before is not None else Witnessed(0, None, None)
         self.seen: Callable[[], Witnessed] = lambda: seen
-        super().__init__(disk.place, vfs=VFS)
+        super().__init__(disk.place, vfs=disk.vfs)
         raw = self._writer.raw
-        raw.wal_autocheckpoint(pages)  # often, so that cuts in the middle of it are many
+        for connection in self._connections:
+            connection.raw.wal_autocheckpoint(pages)  # often, so that cuts in the middle of it are many
         if synchronous:
             raw.execute(f"PRAGMA synchronous={synchronous}")
         self.note("opened", 0)
@@ -365,15 +366,16 @@ def acked_by(marks: list[Mark], at: int) -> int:
 
 
 @contextmanager
-def opened(image: Image) -> Iterator[SQLite]:
+def opened(image: Image, kind: type[Disk] = Disk) -> Iterator[SQLite]:
     """The shipped store on what a disk holds; what it writes is lost."""
-    disk = Disk(image)
+    disk = kind(image)
     try:
-        store = SQLite(disk.place, vfs=VFS)
+        store = SQLite(disk.place, vfs=disk.vfs)
         try:
             yield store
         finally:
-            store._writer.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            for connection in store._connections:
+                connection.raw.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
             store.close()
     finally:
         disk.remove()
@@ -407,6 +409,7 @@ class Ways:
     cuts: int = 40  # of each life
     synchronous: str = ""
     lies: bool = False
+    kind: type[Disk] = Disk
 
     @property
     def control(self) -> bool:
@@ -414,7 +417,7 @@ class Ways:
         return bool(self.synchronous or self.lies)
 
 
-def judge(image: Image, marks: list[Mark], at: int, tally: Tally, *, deep: bool, control: bool = False) -> Dump | None:
+def judge(image: Image, marks: list[Mark], at: int, tally: Tally, ways: Ways, *, deep: bool) -> Dump | None:
     """Open the store on what is left, and compare. What it holds ([]: there is no store yet); None: it lost something.
 
     Raises `Violation`.
@@ -423,7 +426,7 @@ def judge(image: Image, marks: list[Mark], at: int, tally: Tally, *, deep: bool,
     before = marks[done] if done >= 0 else None
     under_way = marks[done + 1] if done + 1 < len(marks) and marks[done + 1].begun <= at else None
     try:
-        with opened(image) as store:
+        with opened(image, ways.kind) as store:
             held, made = dump(store), store.created
             gone = went_back(store, before.seen) if before is not None else ""
             if deep:
@@ -433,7 +436,7 @@ def judge(image: Image, marks: list[Mark], at: int, tally: Tally, *, deep: bool,
                 check_whole(held)
                 tally.seen["integrity checks"] += 1
     except Exception as error:
-        if not control:
+        if not ways.control:
             raise Violation(f"after a cut at operation {at}: {type(error).__name__}: {error}") from error
         tally.lost.append(f"the store cannot be read: {type(error).__name__}")
         return None
@@ -448,7 +451,7 @@ def judge(image: Image, marks: list[Mark], at: int, tally: Tally, *, deep: bool,
         tally.seen["nothing of the one under way" if held == before.after else "the one under way is there, whole"] += 1
         return held
     _lost(held, before, gone, tally)
-    if not control:
+    if not ways.control:
         raise Violation(f"after a cut at operation {at}: {tally.lost[-1]}")
     return None
 

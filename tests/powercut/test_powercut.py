@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from powercut_campaign import many
 from powercut_life import Tally, Ways
+from powercut_shared import RealDisk, recorded
 from run import figures
 
 CUTS = 20_000
@@ -44,9 +45,26 @@ def test_no_acknowledged_change_is_lost_in_a_million_power_cuts(shard: int, meas
     measured(figures(tally, seconds, seeds))
 
 
+def test_nothing_is_lost_with_all_connections_and_shared_memory(measured: Callable[[str], None]) -> None:
+    """The store as it is opened in earnest, on real files: of the one above, which is alone on its disk, this is the check."""
+    with recorded():
+        tally, seconds, seeds = many(0, 400, Ways(kind=RealDisk))
+    assert not tally.lost and tally.seen["cut in a checkpoint"] > 0 and tally.seen["beat:True"] > 0
+    measured(figures(tally, seconds, seeds))
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_with_all_connections_and_shared_memory_in_many_cuts(measured: Callable[[str], None]) -> None:
+    with recorded():
+        tally, seconds, seeds = many(5_000_000, 20_000, Ways(kind=RealDisk))
+    check(tally)
+    measured(figures(tally, seconds, seeds))
+
+
 def test_a_store_that_does_not_sync_each_commit_loses_intents_and_the_witness_says_so(measured: Callable[[str], None]) -> None:
     """The control: the same cuts, with synchronous=NORMAL."""
-    tally, seconds, seeds = many(0, 1_000, Ways(synchronous="NORMAL"))
+    tally, seconds, seeds = many(0, 600, Ways(synchronous="NORMAL"))
     assert tally.seen["an acknowledged intent is lost"] > 0
     assert tally.seen["and the witness notices"] == tally.seen["an acknowledged intent is lost"]
     measured(figures(tally, seconds, seeds))
@@ -54,7 +72,7 @@ def test_a_store_that_does_not_sync_each_commit_loses_intents_and_the_witness_sa
 
 def test_a_disk_that_lies_about_syncing_loses_intents(measured: Callable[[str], None]) -> None:
     """The other control: nothing that a program does helps against it, and the instrument sees it."""
-    tally, seconds, seeds = many(0, 1_000, Ways(lies=True))
+    tally, seconds, seeds = many(0, 600, Ways(lies=True))
     assert tally.seen["an acknowledged intent is lost"] > 0
     assert tally.seen["and the witness notices"] > 0
     measured(figures(tally, seconds, seeds))
