@@ -10,7 +10,7 @@ from powercut_faults import BEGINNINGS, LASTING, Told, every, every_opening
 
 OF_WORK = ("read", "write", "full", "sync", "truncate")
 AT_ONCE = ("once", "until it is mended")  # what `make test` has the time for
-SHARDS, SEEDS_OF_SHARD = 4, 25
+SHARDS, SEEDS_OF_SHARD = 4, 10
 
 
 def figures(told: Told, seconds: float) -> str:
