@@ -46,7 +46,6 @@ import history
 
 TABLES = ("meta", "journal", "task", "task_key", "ready", "inflight", "effect", "unknown", "session")
 ALL = ";".join(f"SELECT '{table}', * FROM {table}" for table in TABLES)  # in the order of their keys: WITHOUT ROWID
-JOURNAL_COLUMNS = 10
 Dump = list[tuple[Any, ...]]
 
 
@@ -119,6 +118,7 @@ class Noted(SQLite):
         outcomes = super().commit(units)
         if any(isinstance(unit, history.Change) for unit in units) or len(self.disk.log) > begun:
             self.note("commit", begun)
+            check_told(units, outcomes, self.marks[-1].after)
         return outcomes
 
     def open_session(self, row: SessionRow) -> None:
@@ -298,6 +298,20 @@ class Work(history.History):
 
 
 # --- what must hold ---
+
+
+def check_told(units: Sequence[Unit], outcomes: Sequence[Outcome], held: Dump) -> None:
+    """What was told to have landed is there, as it was given. Raises `Violation`."""
+    rows = [
+        row for unit, outcome in zip(units, outcomes, strict=True)
+        if isinstance(unit, history.Change) and isinstance(outcome, Landed) for part in unit.parts for row in part.rows
+    ]  # fmt: skip
+    wanted = {(row.tenant, row.stream, row.seq, row.hash) for row in rows}
+    for outcome in outcomes:
+        if isinstance(outcome, history.Claims):
+            wanted.update((one.tenant, one.task.id, *one.head) for one in outcome.tasks)
+    if missing := wanted - {(*record[1:4], record[10]) for record in held if record[0] == "journal"}:
+        raise Violation(f"told to have landed, and not there: {sorted(missing)[:2]}")
 
 
 def rows_of(held: Dump) -> dict[tuple[str, str], list[Row]]:
