@@ -317,9 +317,9 @@ def every_opening() -> Told:
 # --- as it opens ---
 
 BEGINNINGS: dict[str, Callable[[], Image]] = {
-    "made": dict,
-    "migrated": lambda: dict(of_schema_1()),
     "opened": lambda: _after_work(),
+    "migrated": lambda: dict(of_schema_1()),
+    "made": dict,
 }
 
 
