@@ -162,7 +162,8 @@ class Plugged(Harness):
         if not world.off and world.plan[0] == "operation" and self.operations > world.plan[1]:
             world.off = True
             world.seen["the power goes at an operation of the disk"] += 1
-            threading.Thread(target=self.off, daemon=True).start()  # whoever writes here holds locks
+            if (life := self.life) is not None:  # this one, however late the thread comes to it
+                threading.Thread(target=life.kill, daemon=True).start()  # whoever writes here holds locks
         if world.off:
             raise apsw.IOError("the power is off")
         if world.plan[0] == "fails" and what in (WRITE, SYNC) and self.operations > world.plan[1]:
