@@ -129,6 +129,7 @@ class Plugged(Harness):
         self.disk = Disk(name="powered")
         self.life: Powered | None = None
         self.operations = self.fails = 0
+        self.home = threading.current_thread()
 
     def __enter__(self) -> Self:
         """From here on, the app's store is on this disk."""
@@ -181,6 +182,8 @@ class Plugged(Harness):
             self.life.kill()
 
     def _new_life(self) -> Life:
+        if threading.current_thread() is not self.home:
+            raise Died("its process is dead")  # what is left of the code of a life before begins no other
         if world.off:
             self._come_back()
         assert self._store is not None
