@@ -61,6 +61,12 @@ TOGETHER = ("tests/app/test_together.py",)
 IN_A_FILE = "tests/conformance/test_sqlite_store.py::TestSQLiteFile::test_"
 ON_POSTGRES = "tests/postgres/test_postgres_conformance.py::TestPostgres::test_"
 SUBMISSIONS = ("tests/engine/test_submissions.py",)
+CUT, FAULTS = (
+    ("tests/powercut/test_powercut.py::test_no_acknowledged_change_is_lost_when_the_power_goes",),
+    (
+        "tests/powercut/test_powercut_faults.py::test_a_disk_that_fails_as_the_store_is_opened_is_told_and_the_next_opening_finds_all",
+    ),
+)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
@@ -801,4 +807,16 @@ GUARDS = (
           "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
     Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
           "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", SUBMISSIONS),
+    # --- the disk under SQLite ---
+    Guard("SQLite: each commit is synced before it is acknowledged", "store/sqlitefile.py",
+          'raw.execute("PRAGMA synchronous=FULL")', 'raw.execute("PRAGMA synchronous=NORMAL")', CUT),
+    Guard("SQLite: what a batch writes lands with it or not at all", "store/sqlite.py",
+          '        raw.execute("BEGIN IMMEDIATE")\n', "", CUT),
+    Guard("SQLite: a disk that fails as the store is looked at is told so", "store/sqlitefile.py",
+          "        if raw.in_transaction:  # SQLite ends it by itself when the disk fails\n            raw", "        if True:\n            raw",
+          FAULTS),
+    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlite.py",
+          "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", FAULTS),
+    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlite.py",
+          "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", FAULTS),
 )  # fmt: skip

@@ -60,9 +60,11 @@ BUSY = (apsw.BusyError, apsw.LockedError)
 class Connection:
     """One apsw connection, and the lock that lets one thread use it at a time (and a fork wait for a quiet moment)."""
 
-    def __init__(self, place: str, *, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(self, place: str, *, busy_seconds: float = BUSY_SECONDS, vfs: str | None = None) -> None:
         self.lock = threading.RLock()
-        self.raw = apsw.Connection(place)
+        self.raw = apsw.Connection(place, vfs=vfs)
+        if vfs is not None:
+            self.raw.execute("PRAGMA locking_mode=exclusive")  # before WAL is met: a VFS in Python has no shared memory
         self._patience = busy_seconds
         self._waiting_since = 0.0
         self.raw.set_busy_handler(self._busy)
@@ -107,12 +109,17 @@ def translated() -> Iterator[None]:
 
 
 class SQLite:
-    """A store in one file, or in memory (`:memory:`), for several processes of one machine."""
+    """A store in one file, or in memory (`:memory:`), for several processes of one machine.
 
-    def __init__(self, place: str) -> None:
-        self.place = place
+    vfs: for tests of the disk. The name of a registered apsw VFS in which `place` is a file, for this handle alone: no path
+    of this machine names it, so nothing is asked of paths, and no POSIX lock or inode of it can be lost.
+    """
+
+    def __init__(self, place: str, *, vfs: str | None = None) -> None:
+        self.place, self._vfs = place, vfs
         self.memory = place == ":memory:"
-        self._path = None if self.memory else Path(place).absolute()  # a relative one would follow the process's folder
+        self._alone = self.memory or vfs is not None  # one connection for all
+        self._path = None if self._alone else Path(place).absolute()  # a relative one would follow the process's folder
         self._connections: list[Connection] = []
         self._guarded: str | None = None
         self._inode: tuple[int, int] | None = None
@@ -134,8 +141,8 @@ class SQLite:
         with translated():
             self._writer = self._connect()
             self.created = sqlitefile.prepare(self._writer.raw, self.place)
-            self._reader = self._writer if self.memory else self._connect()
-            self._beats = self._writer if self.memory else self._connect()
+            self._reader = self._writer if self._alone else self._connect()
+            self._beats = self._writer if self._alone else self._connect()
             for connection in self._connections:
                 sqlitefile.pragmas(connection.raw)
         self._inode = sqlitefile.inode(self._path)
@@ -143,7 +150,7 @@ class SQLite:
         self._log = self._log_now()
 
     def _connect(self) -> Connection:
-        connection = Connection(str(self._path or self.place))
+        connection = Connection(str(self._path or self.place), vfs=self._vfs)
         self._connections.append(connection)
         return connection
 

@@ -106,7 +106,8 @@ def _prepare(raw: apsw.Connection, place: str) -> bool:
     try:
         _check(raw, place)
     finally:
-        raw.execute("ROLLBACK")
+        if raw.in_transaction:  # SQLite ends it by itself when the disk fails
+            raw.execute("ROLLBACK")
     mode = _to_wal(raw)
     if place != ":memory:" and mode != "wal":
         raise Misuse(f"{place} is on a file system without shared memory (journal mode {mode}, not WAL); use a local disk")
