@@ -28,12 +28,12 @@ from semel.testing.crashtest import watch
 def kill_at(cue: str) -> None:
     """This process dies when the first call of that effect has returned, and nothing of it is on record yet; or before it."""
     name, _, place = cue.partition(" ")
-    watched: Any = apps.Runtime  # type: ignore[attr-defined]
+    shipped: Any = apps.Runtime  # type: ignore[attr-defined]
 
     def die() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
-    class Killing(watched):  # type: ignore[misc]
+    class Killing(shipped):  # type: ignore[misc]
         def guarded(self, fn: Callable[..., Any], attempt: Attempt, doing: Doing, acting: Acting) -> Callable[..., Any]:
             real = super().guarded(fn, attempt, doing, acting)
             known = attempt.ledger.effect(doing.key)
@@ -69,9 +69,9 @@ def work(order: dict[str, Any]) -> int:
     sys.modules[file.stem] = module
     spec.loader.exec_module(module)
     app: semel.App = module.app
-    watch.install(app, Path(order["log"]), order["lose"])
     if order["kill"]:
         kill_at(order["kill"])
+    watch.install(app, Path(order["log"]), order["lose"])
     ref = getattr(module, order["task"]).enqueue(*order["args"])
     app.run_worker(until_idle=True)
     state = app.tasks.get(ref)

@@ -66,7 +66,15 @@ class Lab:
     codes: list[int] = field(default_factory=list)
 
     def run(
-        self, app: Path, task: str, *args: str, kill: str = "", lose: str = "", fault: str = "", children: int = 3, point: str = ""
+        self,
+        app: Path,
+        task: str,
+        *args: str,
+        kill: str = "",
+        lose: str = "",
+        fault: str = "",
+        children: int = 3,
+        point: str = "",
     ) -> Run:
         """One run: a child with the kill, the loss or the fault, and others until the task has ended or is stuck.
 

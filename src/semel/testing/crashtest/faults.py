@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ SUSPECTED = "not seen to happen, but: "
 # Models are asked in handlers, by agent frameworks: in other words each time, which the keys of effects withstand.
 MODELS = (
     "api.openai.com", "api.anthropic.com", "generativelanguage.googleapis.com", "api.mistral.ai", "api.cohere.com",
-    "api.groq.com", "api.deepseek.com", "api.x.ai", "openrouter.ai", "openai.azure.com", "amazonaws.com", "aiplatform.googleapis.com",
+    "api.groq.com", "api.deepseek.com", "api.x.ai", "openrouter.ai", "openai.azure.com", "aiplatform.googleapis.com",
 )  # fmt: skip
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _DAY = 86_400.0
@@ -84,9 +85,11 @@ def found(runs: Sequence[Run], harmless: Collection[str] = ()) -> list[Fault]:
     all_seen = [_seen(run) for run in runs]
     told: dict[tuple[str, str], Fault] = {}
     for seen in all_seen:
-        for judge in (_outside, _changes, _lookups, _swallows, _retries, _silence, _keyless):
-            for fault in judge(seen, harmless) if judge is _outside else judge(seen):  # type: ignore[operator, call-arg]
-                told.setdefault((fault.name, fault.where), fault)
+        judged = (judge(seen) for judge in (_changes, _lookups, _swallows, _retries, _silence, _keyless))
+        for fault in chain(_outside(seen, harmless), *judged):
+            known = told.setdefault((fault.name, fault.where), fault)
+            if len(fault.what) > len(known.what):  # it saw more of it
+                told[fault.name, fault.where] = fault
     return sorted(told.values(), key=lambda fault: (NAMES.index(fault.name), _line(fault.where)))
 
 
@@ -300,21 +303,21 @@ def _lookups(seen: _Seen) -> Iterator[Fault]:
         where = _at(file, at or line)
         wrong = key in happened and any(row["key"] == key and row["at"] / 1000 >= happened[key] for row in believed)
         if not verdict["acts"] and (wrong or reading.asks_nobody(file, line)):
-            proof = " and it had happened, so it was sent again" if wrong else ""
+            proof = "; it had happened, and was sent again" if wrong else ""
             yield Fault(
                 BLIND,
                 where,
-                f"{name} said NotFound and opened and asked nothing{proof}. NotFound is proof that nothing happened: what it is said "
-                f"of is done again.",
-                f"ask the provider by submission.key in {name}, and return semel.Confirmed(result) if it is there; what cannot be "
-                f"asked has recovery=semel.Ask()",
+                f"{name} said NotFound and opened and asked nothing{proof}. NotFound is taken for proof that nothing happened: "
+                f"what it is said of is done again.",
+                f"ask the provider by submission.key in {name}, and return semel.Confirmed(result) if it is there; what "
+                f"cannot be asked has recovery=semel.Ask()",
             )
         elif wrong:
             yield Fault(
                 MISSES,
                 where,
-                f"{name} looked and said NotFound after settle was over, of what had happened, so it was sent again. It looks in the "
-                f"wrong place or for another mark, or the provider shows it later than settle says.",
+                f"{name} looked and said NotFound after settle was over, of what had happened, so it was sent again. It looks in "
+                f"the wrong place or for another mark, or the provider shows it later than settle says.",
                 f"look for exactly what the effect sends (submission.key), and give Lookup({name}, settle=...) the provider's "
                 f"longest delay",
             )
@@ -343,12 +346,12 @@ def _swallows(seen: _Seen) -> Iterator[Fault]:
             )
             file, line = (record["frames"][0][:2]) if record["frames"] else (handler.get("file", ""), handler.get("line", 0))
             where, words = _at(file, line), "something around this line"
-        then = f"called {_at(*record['then'][0][:2])}" if record["then"] else "returned as if it were done"
+        then = f"went on ({_at(*record['then'][0][:2])})" if record["then"] else "returned as if it were done"
         yield Fault(
             SWALLOWS,
             where,
-            f"the attempt was suspended (semel.Suspended), {words} stopped that, and {record['name']} {then}. The machine refuses "
-            f"what it starts now, but it works on, and decides, with results that it never got.",
+            f"the attempt was suspended (semel.Suspended), {words} stopped that, and {record['name']} {then}. The machine "
+            f"refuses what it starts now, but it works on, and decides, with results that it never got.",
             _mend_swallow(words),
         )
 
@@ -376,14 +379,15 @@ def _ends(seen: _Seen) -> Iterator[tuple[Record, Record, Record]]:
 
 def _retries(seen: _Seen) -> Iterator[Fault]:
     mend = (
-        "send once, and let what goes wrong be raised: semel sends again as the recovery says; set the client's retries to 0, and "
-        "take out the loop"
+        "send once, and let what goes wrong be raised: semel sends again as the recovery says; set the client's retries to 0, "
+        "and take out the loop"
     )
     ends = {(e["key"], e["n"], e["task"]): e for e in seen.of("effect_ended")}
+    told = {(again["key"], again["n"], again["task"]) for again in seen.of("again") if again["request"]}
     for again in seen.of("again"):
         ended = ends.get((again["key"], again["n"], again["task"]), {})
-        if not again["request"] and ended.get("after_reads"):
-            continue  # it has connected to read what became of it
+        if not again["request"] and (ended.get("after_reads") or (again["key"], again["n"], again["task"]) in told):
+            continue  # it has connected to read what became of it, or to send what is told
         lost = next((r for r in seen.of("lost") if (r["key"], r["n"]) == (again["key"], again["n"])), {"request": "its request"})
         begun = next(r for r in seen.of("effect") if (r["key"], r["n"], r["task"]) == (again["key"], again["n"], again["task"]))
         file, line = (again["frames"][0][:2]) if again["frames"] else (begun.get("file", ""), begun.get("line", 0))
@@ -391,8 +395,8 @@ def _retries(seen: _Seen) -> Iterator[Fault]:
         yield Fault(
             RETRIES,
             _at(file, line),
-            f"the reply to {lost['request']} was lost when the provider had acted, and {again['name']} {sent} in the same submission. "
-            f"A retry that semel does not know of can do it twice, and outlives its lease.",
+            f"the reply to {lost['request']} was lost when the provider had acted, and {again['name']} {sent} in the same "
+            f"submission. A retry that semel does not know of can do it twice.",
             mend,
         )
     for key, count in seen.run.counted.items():
@@ -402,7 +406,8 @@ def _retries(seen: _Seen) -> Iterator[Fault]:
             yield Fault(
                 RETRIES,
                 _at(begun["file"], begun["line"]),
-                f"{begun['name']} was submitted once, and {count} effects were counted under its key. One submission is one request.",
+                f"{begun['name']} was submitted once, and {count} effects were counted under its key. One submission is one "
+                f"request.",
                 mend,
             )
 
@@ -416,8 +421,8 @@ def _silence(seen: _Seen) -> Iterator[Fault]:
             yield Fault(
                 SILENCE,
                 _at(file or begun["file"], line or begun["line"]),
-                f"the reply to {lost['request']} was lost, and {ended['name']} returned as if it had been answered. It is recorded as "
-                f"done, whether or not it was.",
+                f"the reply to {lost['request']} was lost, and {ended['name']} returned as if it had been answered. It is "
+                f"recorded as done, whether or not it was.",
                 "let the error be raised: then it is unknown, and the recovery finds out",
             )
         elif ended["how"] == "not_done":
@@ -427,9 +432,10 @@ def _silence(seen: _Seen) -> Iterator[Fault]:
             yield Fault(
                 DENIES,
                 _at(file, line),
-                f"the reply to {lost['request']} was lost when the provider had acted, and {ended['name']} said that nothing had happened "
-                f"({ended['error']}). So it is done again, under the same key at best.",
-                "not_done=(ConnectionRefusedError,) and NotDone are for proof, from before the first byte; let all else be raised",
+                f"the reply to {lost['request']} was lost when the provider had acted, and {ended['name']} said that nothing had "
+                f"happened ({ended['error']}). So it is done again.",
+                "not_done=(ConnectionRefusedError,) and NotDone are for proof, from before the first byte; let all else be "
+                "raised",
             )
 
 
@@ -443,8 +449,8 @@ def _keyless(seen: _Seen) -> Iterator[Fault]:
             yield Fault(
                 KEYLESS,
                 _at(begun["file"], begun["line"]),
-                f"{begun['name']} is declared Resend, and its request does not bear the key: the provider cannot know that a second one is "
-                f"the same, so what is unknown is done again.",
+                f"{begun['name']} is declared Resend, and its request does not bear the key: the provider cannot know that a "
+                f"second one is the same, so what is unknown is done again.",
                 'send it: headers={"Idempotency-Key": submission.key}',
             )
 

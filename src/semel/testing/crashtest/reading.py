@@ -82,11 +82,10 @@ def catches(handler: ast.ExceptHandler, names: tuple[str, ...]) -> bool:
 
 def raises_again(handler: ast.ExceptHandler) -> bool:
     """Whether what it caught goes on, on some way through it."""
-    for node in own_nodes(handler):
-        if isinstance(node, ast.Raise):
-            if node.exc is None or (isinstance(node.exc, ast.Name) and node.exc.id == handler.name):
-                return True
-    return False
+    return any(
+        isinstance(node, ast.Raise) and (node.exc is None or (isinstance(node.exc, ast.Name) and node.exc.id == handler.name))
+        for node in own_nodes(handler)
+    )
 
 
 def swallowing(function: ast.AST) -> Iterator[tuple[ast.Try | ast.TryStar, ast.ExceptHandler]]:
@@ -98,8 +97,6 @@ def swallowing(function: ast.AST) -> Iterator[tuple[ast.Try | ast.TryStar, ast.E
                     if not raises_again(handler):
                         yield node, handler
                     break  # the first that catches it is the one that does
-                if catches(handler, ("CancelledError", "KeyboardInterrupt", "SystemExit", "Exception")):
-                    continue
 
 
 def swallower(places: Sequence[Sequence[object]]) -> tuple[str, int, str]:
@@ -212,9 +209,10 @@ def asks_nobody(file: str, line: int) -> bool:
 def takes_errors_for_nothing(function: ast.AST) -> Iterator[ast.ExceptHandler]:
     """The `except` clauses of a lookup for any error, that answer NotFound."""
     for node in own_nodes(function):
-        if isinstance(node, ast.ExceptHandler) and catches(node, ("Exception", "BaseException", "OSError", "ConnectionError")):
-            if any(isinstance(one, ast.Call) and _last(one.func) == "NotFound" for one in ast.walk(node)):
-                yield node
+        wide = isinstance(node, ast.ExceptHandler) and catches(node, ("Exception", "BaseException", "OSError", "ConnectionError"))
+        if wide and any(isinstance(one, ast.Call) and _last(one.func) == "NotFound" for one in ast.walk(node)):
+            assert isinstance(node, ast.ExceptHandler)
+            yield node
 
 
 def reads_no_key(file: str, line: int) -> bool:

@@ -39,6 +39,8 @@ def install(app: apps.App, log: Path, lose_reply_of: str = "") -> None:
     """
     if _watches:
         raise Misuse("this process is watched already; call watch.install once in each worker process")
+    if app._runtime is not None:
+        raise Misuse("the app has opened its store already; call watch.install before its first use")
     watch = Watch(Log(log), lose_reply_of)
     _watches.append(watch)
     app.load()
@@ -46,7 +48,7 @@ def install(app: apps.App, log: Path, lose_reply_of: str = "") -> None:
         for name in registry.names():
             found: Any = registry.get(name)
             files.declare(found.fn.__code__.co_filename) if hasattr(found.fn, "__code__") else None
-    watch.begin()
+    watch.begin(app)
 
 
 class Handling:
@@ -67,12 +69,27 @@ class Watch:
         self._wire = Wire(log)
         self._handlers: weakref.WeakKeyDictionary[Attempt, Handling] = weakref.WeakKeyDictionary()
 
-    def begin(self) -> None:
+    def begin(self, app: apps.App) -> None:
         """Put the watch between semel and the user's functions."""
-        watch, left = self, Attempt._left
+        opens = "_stage" if app._stage is not None else "_real_runtime"
+        real: Callable[[], Runtime] = getattr(app, opens)
+        setattr(app, opens, lambda: self.watched(real()))
+        left = Attempt._left
+
+        def noted(attempt: Attempt, exit: Exit) -> Suspended:
+            self.suspends(attempt, lines_here(), _branch())
+            return left(attempt, exit)
+
+        Attempt._left = noted  # type: ignore[method-assign, assignment]
+        decorated.perform = self.performing(perform)  # type: ignore[attr-defined, assignment]
+        self._wire.open()
+
+    def watched(self, runtime: Runtime) -> Runtime:
+        """The runtime, of whatever class, with the watch next to the user's functions: what kills, kills around it."""
+        watch = self
 
         class Watched(Runtime):
-            """The shipped runtime, watched."""
+            """What it adds."""
 
             def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
                 return super().handling(watch.handler(fn, attempt), attempt)
@@ -89,14 +106,8 @@ class Watch:
             def observing(self, effect: Effect, attempt: Attempt) -> Callable[..., Any]:
                 return _around(super().observing(effect, attempt), lambda *_: Scene("aside"), _silent)
 
-        def noted(attempt: Attempt, exit: Exit) -> Suspended:
-            watch.suspends(attempt, lines_here(), _branch())
-            return left(attempt, exit)
-
-        apps.Runtime = Watched  # type: ignore[attr-defined]
-        Attempt._left = noted  # type: ignore[method-assign, assignment]
-        decorated.perform = self.performing(perform)  # type: ignore[attr-defined, assignment]
-        self._wire.open()
+        runtime.__class__ = type("Watched", (Watched, type(runtime)), {})
+        return runtime
 
     # --- handlers ---
 
