@@ -100,7 +100,8 @@ def watched(runs: Sequence[Run]) -> Watched:
     def count(what: str, **equal: Any) -> int:
         return sum(all(record.get(k) == v for k, v in equal.items()) for one in seen for record in one.of(what))
 
-    second = sum(len({(r["task"], r["attempt"]) for r in one.of("handler")}) > 1 for one in seen)
+    attempts = [{(r["task"], r["attempt"]) for r in one.of("handler")} for one in seen]
+    second = sum(len(ran) > len({task for task, _ in ran}) for ran in attempts)
     return Watched(
         count("handler"), second, count("call"), count("effect"), count("lost"), count("lookup"),
         count("verdict", verdict="not_found"), count("ended", how="suspended"), count("broken"),
@@ -132,8 +133,9 @@ def _line(where: str) -> tuple[str, int]:
 
 def _outside(seen: _Seen, harmless: Collection[str]) -> Iterator[Fault]:
     records = [record for record in seen.of("outside") if not _is_harmless(record, harmless)]
-    clear = {_innermost(record) for record in seen.of("outside") if record["act"] in ("request", "read", "bytes")}
-    told = [r for r in records if r["act"] != "read" and not (r["act"] == "connect" and _innermost(r) in clear)]
+    sent = [record for record in seen.of("outside") if record["act"] in ("request", "read", "bytes")]
+    known = {place for record in sent for place in _same(record)}
+    told = [r for r in records if r["act"] not in ("read", "connect") or (r["act"] == "connect" and not _same(r) & known)]
     for record in told:
         file, line, function = record["frames"][0]
         attempts = {other["attempt"] for other in told if _innermost(other) == (file, line)}
@@ -147,8 +149,21 @@ def _outside(seen: _Seen, harmless: Collection[str]) -> Iterator[Fault]:
         )
 
 
+def _same(record: Record) -> set[Any]:
+    """What tells that a connection is the one over which something was sent: itself, its line, the name of its host."""
+    host = _host(record)
+    named = {host} if re.search("[a-z]", host) else set()
+    return {(record["pid"], record.get("pipe")), _innermost(record), *named}
+
+
 def _innermost(record: Record) -> tuple[str, int]:
     return record["frames"][0][0], record["frames"][0][1]
+
+
+def _host(record: Record) -> str:
+    """Without its port."""
+    host: str = record["to"]
+    return host.rpartition(":")[0] or host
 
 
 def _did(record: Record) -> str:
@@ -164,18 +179,17 @@ def _did(record: Record) -> str:
 
 
 def _mend_outside(record: Record, function: str) -> str:
-    read = "  # if it only reads or asks a model: @app.step()"
-    if record["act"] in ("request", "sql"):
-        read = ""
+    or_else = {
+        "request": "; if it asks a model: @app.step()", "write": "; scratch files are tempfile's", "sql": "",
+    }.get(record["act"], "; if it only reads: @app.step()")  # fmt: skip
     return (
         f"move this line into an effect, and call that from {function}: @app.effect(intent=('...',), recovery=semel.Ask()) above "
-        f"def NAME(submission: semel.Submission, ...) -> None:{read}"
+        f"def NAME(submission: semel.Submission, ...){or_else}"
     )
 
 
 def _is_harmless(record: Record, harmless: Collection[str]) -> bool:
-    to = record["to"]
-    host = to.rpartition(":")[0] or to
+    to, host = record["to"], _host(record)
     if record["act"] in ("process", "write"):
         return any(to == name or to.split()[:1] == [name] or to.startswith(f"{name.rstrip('/')}/") for name in harmless)
     return to in harmless or host in harmless or any(host == name or host.endswith(f".{name}") for name in MODELS)
@@ -307,8 +321,8 @@ def _lookups(seen: _Seen) -> Iterator[Fault]:
             yield Fault(
                 BLIND,
                 where,
-                f"{name} said NotFound and opened and asked nothing{proof}. NotFound is taken for proof that nothing happened: "
-                f"what it is said of is done again.",
+                f"{name} said NotFound, and was not seen to open or ask anything{proof}. NotFound is taken for proof that "
+                f"nothing happened: what it is said of is done again.",
                 f"ask the provider by submission.key in {name}, and return semel.Confirmed(result) if it is there; what "
                 f"cannot be asked has recovery=semel.Ask()",
             )

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import semel
 from semel.decorated import _in_step
+from semel.engine import acting
 
 Kind = Literal["handler", "effect", "lookup", "aside"]  # aside: an identity function or an approve predicate
 Place = tuple[str, int, str]  # file, line, function
@@ -74,7 +75,7 @@ class Log:
 
     def note(self, what: str, **told: Any) -> None:
         """One record."""
-        line = json.dumps({"what": what, "at": time.time(), **told}, default=repr)
+        line = json.dumps({"what": what, "at": time.time(), "pid": os.getpid(), **told}, default=repr)
         os.write(self._fd, line.encode() + b"\n")
 
 
@@ -111,7 +112,7 @@ class Files:
         if file.startswith("<"):
             return "library"
         if file.startswith(_SEMEL):
-            return "library" if file.startswith(_TESTING) else "semel"
+            return "library" if file.startswith(_TESTING) or file == acting.__file__ else "semel"  # that stands in pools' way
         if file.startswith(_LIBRARIES) or f"{os.sep}site-packages{os.sep}" in file:
             return "library"
         return "user"
@@ -159,7 +160,8 @@ def _of_frames(frame: FrameType | None) -> Stack:
 
 def _ends(frame: FrameType) -> bool:
     """What is further out has started the loop or the thread, and not what runs in it."""
-    return frame.f_globals.get("__name__") in ("asyncio.events", "threading")
+    module, name = frame.f_globals.get("__name__"), frame.f_code.co_name
+    return (module == "asyncio.events" and name == "_run") or (module == "threading" and name.startswith("_bootstrap"))
 
 
 def _of_thread(thread: int) -> Stack:

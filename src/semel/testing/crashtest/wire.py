@@ -6,9 +6,11 @@ Python's own. What a C library does by itself (libpq, gRPC, uvloop) is not seen,
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
+import sqlite3
 import ssl
 import sys
 import threading
@@ -61,6 +63,8 @@ class Wire:
         self._awaits: weakref.WeakKeyDictionary[Any, tuple[Scene, Request]] = weakref.WeakKeyDictionary()
         self._dead: weakref.WeakSet[Any] = weakref.WeakSet()
         self._told: weakref.WeakKeyDictionary[Any, Scene] = weakref.WeakKeyDictionary()  # pipes whose bytes mean nothing to us
+        self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of pipes
+        self._next = itertools.count(1)
         self._scratch: set[str] = set()
         self._busy = threading.local()
 
@@ -69,6 +73,7 @@ class Wire:
         sys.addaudithook(self._audit)
         _watch_names(self._names)
         _watch_pools()
+        sqlite3.connect = self._connecting_sqlite(sqlite3.connect)  # type: ignore[assignment]
         for kind, sends in (
             (socket.socket, ("send", "sendall")),
             (ssl.SSLSocket, ("send", "write")),
@@ -105,6 +110,12 @@ class Wire:
         finally:
             self._busy.on = False
 
+    def _number(self, pipe: Any) -> int:
+        """Which connection it is."""
+        if pipe not in self._numbers:
+            self._numbers[pipe] = next(self._next)
+        return self._numbers[pipe]
+
     def outside(self, scene: Scene, act: str, to: str, **more: Any) -> None:
         """Something was done: counted in a lookup and in an effect; in a handler it is told, with the line."""
         scene.acts += 1
@@ -121,7 +132,7 @@ class Wire:
             return  # datagrams: names, logs, metrics
         if scene.kind == "effect" and scene.lost:
             self._again(scene, "", self._name(address))
-        self.outside(scene, "connect", self._name(address))
+        self.outside(scene, "connect", self._name(address), pipe=self._number(pipe))
 
     def opening(self, scene: Scene, event: str, args: tuple[Any, ...]) -> None:
         """A file is opened."""
@@ -142,11 +153,18 @@ class Wire:
         if name and not of_a_folder and not self.passing(name):
             self.outside(scene, "write", name)
 
-    def asking_sqlite(self, scene: Scene, event: str, args: tuple[Any, ...]) -> None:
+    def _connecting_sqlite(self, real: Callable[..., sqlite3.Connection]) -> Callable[..., sqlite3.Connection]:
         """A database file is opened: what is written is told when it is."""
-        scene.acts += 1
-        if scene.kind == "handler":
-            args[0].set_trace_callback(self._statement)
+
+        def connect(*args: Any, **kwargs: Any) -> sqlite3.Connection:
+            connection, scene = real(*args, **kwargs), here()
+            if scene is not None:
+                scene.acts += 1
+                if scene.kind == "handler":
+                    connection.set_trace_callback(self._statement)
+            return connection
+
+        return connect
 
     def _statement(self, statement: str) -> None:
         scene = here()
@@ -209,7 +227,7 @@ class Wire:
         elif not _is_tls(data) and self._told.get(pipe) is not scene:
             self._told[pipe] = scene
             to = self._name(pipe.getpeername()) if isinstance(pipe, socket.socket) else str(pipe.server_hostname)
-            self.outside(scene, "bytes", to)
+            self.outside(scene, "bytes", to, pipe=self._number(pipe))
 
     def _requested(self, scene: Scene, pipe: Any, request: Request) -> None:
         scene.clear = True
@@ -221,7 +239,8 @@ class Wire:
                 self._again(scene, str(request), request.host)
         elif scene.lose and not request.reads and not _SIGN_ON.search(request.path):
             self._awaits[pipe] = (scene, request)
-        self.outside(scene, "read" if request.reads else "request", request.host, request=str(request))
+        act = "read" if request.reads else "request"
+        self.outside(scene, act, request.host, request=str(request), pipe=self._number(pipe))
 
     def _again(self, scene: Scene, request: str, to: str) -> None:
         scene.after += 1
@@ -254,7 +273,6 @@ _WATCHERS: dict[str, Callable[[Wire, Scene, str, tuple[Any, ...]], None]] = {
     "os.remove": Wire.moving,
     "os.rename": Wire.moving,
     "shutil.rmtree": Wire.moving,
-    "sqlite3.connect/handle": Wire.asking_sqlite,
 }
 
 

@@ -12,7 +12,8 @@ import select
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOURCE = Path(semel.__file__).parents[1]  # the one under test, which may be a sabotaged copy
 SECONDS = 60.0
+STUCK = 3  # a child's exit code: a task waits for a person
 
 
 class Nursery:
@@ -32,7 +34,11 @@ class Nursery:
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "child.py")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            [sys.executable, str(HERE / "faults_child.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
         )
 
     def child(self, **order: Any) -> int:
@@ -41,6 +47,8 @@ class Nursery:
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         ready, _, _ = select.select([self._process.stdout], [], [], SECONDS)
+        if not ready:
+            self._process.kill()  # and the kernel kills the child
         assert ready, f"a child did not end within {SECONDS:g} s: {order}"
         return int(self._process.stdout.readline())
 
@@ -63,50 +71,27 @@ class Lab:
     provider: Provider
     folder: Path
     _runs: int = 0
-    codes: list[int] = field(default_factory=list)
 
-    def run(
-        self,
-        app: Path,
-        task: str,
-        *args: str,
-        kill: str = "",
-        lose: str = "",
-        fault: str = "",
-        children: int = 3,
-        point: str = "",
-    ) -> Run:
-        """One run: a child with the kill, the loss or the fault, and others until the task has ended or is stuck.
+    def run(self, app: Path, tasks: str, *args: str, kill: str = "", lose: str = "", most: int = 3, provider: str = "") -> Run:
+        """One run: children one after the other until the tasks have ended; at most so many, since some wait for a person.
 
-        kill: "EFFECT" (when its first call has returned), "EFFECT before" or "EFFECT, SUBMISSIONS" of the first child. lose: see
-        `watch.install`. fault: a kind of the provider's, once.
+        kill: the first child dies when a call of that effect has returned. lose: see `watch.install`, in the first child.
         """
         self._runs += 1
         folder = self.folder / f"run{self._runs}"
         folder.mkdir()
         before = len(self.provider.acts())
-        if fault:
-            kind, _, action = fault.partition(" ")
-            self.provider.fault(kind, action=action or None)  # type: ignore[arg-type]
-        order = {"folder": str(folder), "app": str(app), "task": task, "args": args, "provider": self.provider.url}
-        logs, self.codes = [], []
-        for n in range(children):
-            log = folder / f"log{n}.jsonl"
-            logs.append(log)
-            code = self.nursery.child(**order, log=str(log), kill=kill if n == 0 else "", lose=lose if n == 0 else "")
-            self.codes.append(code)
-            if kill and n == 0:
-                assert code == -signal.SIGKILL, f"it was to be killed at {kill}, and ended with {code}"
-            elif code == 0:
+        order = {"folder": str(folder), "app": str(app), "tasks": tasks, "args": args, "provider": provider or self.provider.url}
+        logs: list[Path] = []
+        for n in range(most):
+            logs.append(folder / f"log{n}.jsonl")
+            code = self.nursery.child(**order, log=str(logs[-1]), kill="" if n else kill, lose="" if n else lose)
+            if kill and not n:
+                assert code == -signal.SIGKILL, f"it was to die behind {kill}, and ended with {code}"
+            elif code != STUCK:
+                assert code == 0, f"the child broke: {code}"
                 break
-        counted: dict[str, int] = {}
-        for act in self.provider.acts()[before:]:
-            name = act.key or act.marker
-            if name:
-                counted[name] = counted.get(name, 0) + 1
+        acts = self.provider.acts()[before:]
+        counted = Counter(name for act in acts if (name := act.key or act.marker))
         journal = [json.loads(line) for line in (folder / "journal.jsonl").read_text().splitlines()]
-        return Run(point or (f"killed at {kill}" if kill else "dry run"), logs, counted, journal)
-
-    def acts(self) -> int:
-        """How many acts there are at the provider."""
-        return len(self.provider.acts())
+        return Run(f"{kill} killed" if kill else f"{lose} unanswered" if lose else "dry run", logs, dict(counted), journal)

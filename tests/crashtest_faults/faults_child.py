@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import signal
 import sys
 from collections.abc import Callable
@@ -21,13 +22,15 @@ from semel.engine.acting import Acting
 from semel.engine.attempt import Attempt
 from semel.engine.declare import is_async
 from semel.engine.perform import Doing
+from semel.supervise import die_with_parent
 from semel.testing import provider_client  # noqa: F401
 from semel.testing.crashtest import watch
 
+STUCK = 3
 
-def kill_at(cue: str) -> None:
-    """This process dies when the first call of that effect has returned, and nothing of it is on record yet; or before it."""
-    name, _, place = cue.partition(" ")
+
+def die_behind(name: str) -> None:
+    """This process dies when the first call of that effect has returned, and nothing of it is on record yet."""
     shipped: Any = apps.Runtime  # type: ignore[attr-defined]
 
     def die() -> None:
@@ -41,13 +44,11 @@ def kill_at(cue: str) -> None:
                 return real
 
             async def acts_async(*args: Any, **kwargs: Any) -> Any:
-                if place != "before":
-                    await real(*args, **kwargs)
+                await real(*args, **kwargs)
                 die()
 
             def acts(*args: Any, **kwargs: Any) -> Any:
-                if place != "before":
-                    real(*args, **kwargs)
+                real(*args, **kwargs)
                 die()
 
             return acts_async if is_async(fn) else acts
@@ -63,6 +64,7 @@ def work(order: dict[str, Any]) -> int:
     os.environ["SEMEL_STORE"] = f"sqlite:///{folder}/agent.db"
     file = Path(order["app"])
     sys.path.insert(0, str(file.parent))
+    random.uniform = lambda a, b: 0.01  # the examples' models think for seconds
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -70,15 +72,15 @@ def work(order: dict[str, Any]) -> int:
     spec.loader.exec_module(module)
     app: semel.App = module.app
     if order["kill"]:
-        kill_at(order["kill"])
+        die_behind(order["kill"])
     watch.install(app, Path(order["log"]), order["lose"])
-    ref = getattr(module, order["task"]).enqueue(*order["args"])
+    refs = [getattr(module, task).enqueue(*order["args"]) for task in order["tasks"].split()]
     app.run_worker(until_idle=True)
-    state = app.tasks.get(ref)
-    rows = [vars_of(event) for event in app.runtime.desk.store.rows(ref.tenant, ref.id)]
+    rows = [vars_of(row) for ref in refs for row in app.runtime.desk.store.rows(ref.tenant, ref.id)]
     (folder / "journal.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = all(app.tasks.get(ref).delivery in (semel.Delivery.ACKNOWLEDGED, semel.Delivery.DEAD_LETTERED) for ref in refs)
     app.close()
-    return 0 if state.delivery in (semel.Delivery.ACKNOWLEDGED, semel.Delivery.DEAD_LETTERED) else 3
+    return 0 if ended else STUCK
 
 
 def vars_of(row: Any) -> dict[str, Any]:
@@ -88,10 +90,12 @@ def vars_of(row: Any) -> dict[str, Any]:
 
 
 def main() -> None:
+    nursery = os.getpid()
     for line in sys.stdin:
         child = os.fork()
         if not child:
             try:
+                die_with_parent(nursery)
                 sys.stdin.close()
                 os.dup2(2, 1)  # what it prints is no answer
                 code = work(json.loads(line))
