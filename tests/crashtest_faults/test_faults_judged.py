@@ -219,8 +219,11 @@ def test_what_a_look_at_the_source_suspects(tmp_path: Path) -> None:
     app.write_text(SOURCE)
     told = [(fault.name.removeprefix(faults.SUSPECTED), fault.where) for fault in faults.read(app)]
     assert told == [
-        (faults.SWALLOWS, "app.py:6"), (faults.CHANGES, "app.py:13"), (faults.SWALLOWS, "app.py:17"), (faults.MISSES, "app.py:33"),
-    ]  # fmt: skip
+        (faults.SWALLOWS, "app.py:6"),
+        (faults.CHANGES, "app.py:13"),
+        (faults.SWALLOWS, "app.py:17"),
+        (faults.MISSES, "app.py:34"),
+    ]
     assert all(fault.name.startswith(faults.SUSPECTED) for fault in faults.read(app))
     assert reading.source_of(str(app), 12) == ("uuid", 11, "uuid.uuid4()")
 

@@ -133,9 +133,11 @@ def _line(where: str) -> tuple[str, int]:
 
 def _outside(seen: _Seen, harmless: Collection[str]) -> Iterator[Fault]:
     records = [record for record in seen.of("outside") if not _is_harmless(record, harmless)]
-    sent = [record for record in seen.of("outside") if record["act"] in ("request", "read", "bytes")]
+    # sealed: what Python's own encryption has sent, which was told before it was encrypted
+    sent = [record for record in seen.of("outside") if record["act"] in ("request", "read", "bytes", "sealed")]
     known = {place for record in sent for place in _same(record)}
-    told = [r for r in records if r["act"] not in ("read", "connect") or (r["act"] == "connect" and not _same(r) & known)]
+    quiet = ("read", "sealed")
+    told = [r for r in records if r["act"] not in quiet and not (r["act"] == "connect" and _same(r) & known)]
     for record in told:
         file, line, function = record["frames"][0]
         attempts = {other["attempt"] for other in told if _innermost(other) == (file, line)}
@@ -404,7 +406,7 @@ def _retries(seen: _Seen) -> Iterator[Fault]:
             continue  # it has connected to read what became of it, or to send what is told
         lost = next((r for r in seen.of("lost") if (r["key"], r["n"]) == (again["key"], again["n"])), {"request": "its request"})
         begun = next(r for r in seen.of("effect") if (r["key"], r["n"], r["task"]) == (again["key"], again["n"], again["task"]))
-        file, line = (again["frames"][0][:2]) if again["frames"] else (begun.get("file", ""), begun.get("line", 0))
+        file, line = reading.repeater(again["frames"]) or (begun.get("file", ""), begun.get("line", 0))
         sent = f"sent {again['request']}" if again["request"] else f"connected to {again['to']} again"
         yield Fault(
             RETRIES,

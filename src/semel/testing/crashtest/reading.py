@@ -141,6 +141,17 @@ def catcher(places: Sequence[Sequence[object]]) -> tuple[str, int]:
     return "", 0
 
 
+def repeater(places: Sequence[Sequence[object]]) -> tuple[str, int] | None:
+    """Of the lines that led to a second request, innermost first: the one in a loop or a `try`; else the innermost."""
+    for file, line, _ in places:
+        assert isinstance(file, str) and isinstance(line, int)
+        function = source(file).around(line)
+        for node in own_nodes(function) if function is not None else ():
+            if isinstance(node, ast.For | ast.AsyncFor | ast.While | ast.Try) and _holds(node, line):
+                return file, line
+    return (str(places[0][0]), int(str(places[0][1]))) if places else None
+
+
 # --- what is another in each attempt --------------------------------------------------------------------------------------
 
 

@@ -64,6 +64,7 @@ class Wire:
         self._dead: weakref.WeakSet[Any] = weakref.WeakSet()
         self._told: weakref.WeakKeyDictionary[Any, Scene] = weakref.WeakKeyDictionary()  # pipes whose bytes mean nothing to us
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()  # of pipes
+        self._by_file: dict[int, int] = {}
         self._next = itertools.count(1)
         self._scratch: set[str] = set()
         self._busy = threading.local()
@@ -113,7 +114,12 @@ class Wire:
     def _number(self, pipe: Any) -> int:
         """Which connection it is."""
         if pipe not in self._numbers:
-            self._numbers[pipe] = next(self._next)
+            known = (
+                self._by_file.get(pipe.fileno()) if isinstance(pipe, ssl.SSLSocket) else None
+            )  # made of one that had connected
+            self._numbers[pipe] = known or next(self._next)
+            if isinstance(pipe, socket.socket):
+                self._by_file[pipe.fileno()] = self._numbers[pipe]
         return self._numbers[pipe]
 
     def outside(self, scene: Scene, act: str, to: str, **more: Any) -> None:
@@ -224,10 +230,10 @@ class Wire:
             request = Request(begins[1].decode(), begins[2].decode(), host[1].decode() if host else "")
             self._told[pipe] = scene
             self._requested(scene, pipe, request)
-        elif not _is_tls(data) and self._told.get(pipe) is not scene:
+        elif self._told.get(pipe) is not scene:
             self._told[pipe] = scene
             to = self._name(pipe.getpeername()) if isinstance(pipe, socket.socket) else str(pipe.server_hostname)
-            self.outside(scene, "bytes", to, pipe=self._number(pipe))
+            self.outside(scene, "sealed" if _is_tls(data) else "bytes", to, pipe=self._number(pipe))
 
     def _requested(self, scene: Scene, pipe: Any, request: Request) -> None:
         scene.clear = True
