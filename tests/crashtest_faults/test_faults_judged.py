@@ -134,6 +134,13 @@ def test_two_acts_of_one_submission_are_a_retry(tmp_path: Path) -> None:
     assert [(fault.name, fault.where) for fault in told] == [(faults.RETRIES, "app.py:12")]
     assert faults.found([run(tmp_path, begun, journal=once, counted={"k": 1})]) == []
     assert faults.found([run(tmp_path, begun, journal=twice, counted={"k": 2})]) == []
+    other = {**begun, "key": "k2"}
+    assert faults.found([run(tmp_path, begun, other, journal=once, counted={"k": 2})]) == [], "the probe may count both as one"
+    one = {"what": "effect_ended", "key": "k", "n": 1, "how": "raised", "clear": True, "key_sent": True, "writes": 1}
+    assert faults.found([run(tmp_path, begun, one, journal=once, counted={"k": 2})]) == [], "it was seen to send one request"
+    posts = outside("request", "127.0.0.1:1", request="POST /x")
+    names = [fault.name for fault in faults.found([run(tmp_path, begun, posts, journal=once, counted={"k": 2})])]
+    assert names == [faults.OUTSIDE], "the handler has done the other"
 
 
 def test_reading_back_after_a_lost_reply_is_no_retry(tmp_path: Path) -> None:
