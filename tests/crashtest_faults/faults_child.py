@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
@@ -56,6 +57,17 @@ def die_behind(name: str) -> None:
     apps.Runtime = Killing  # type: ignore[attr-defined]
 
 
+def load(file: Path) -> Any:
+    """The module of an app's file."""
+    sys.path.insert(0, str(file.parent))
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def work(order: dict[str, Any]) -> int:
     """The child: 0 if the task has ended."""
     folder = Path(order["folder"])
@@ -65,12 +77,13 @@ def work(order: dict[str, Any]) -> int:
     file = Path(order["app"])
     sys.path.insert(0, str(file.parent))
     random.uniform = lambda a, b: 0.01  # the examples' models think for seconds
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[file.stem] = module
-    spec.loader.exec_module(module)
+    module = load(Path(order["app"]))
     app: semel.App = module.app
+    if not order["tasks"]:  # a script, which runs by itself, with a provider of its own
+        watch.install(app, Path(order["log"]))
+        with getattr(module, "provider", None) or getattr(module, "shop", None) or contextlib.nullcontext():
+            module.main()
+        return 0
     if order["kill"]:
         die_behind(order["kill"])
     watch.install(app, Path(order["log"]), order["lose"])

@@ -72,6 +72,14 @@ class Lab:
     folder: Path
     _runs: int = 0
 
+    def script(self, file: Path) -> Run:
+        """An example that runs by itself, in one child."""
+        log = self.folder / f"{file.stem}.jsonl"
+        order = {"folder": str(self.folder), "app": str(file), "tasks": "", "provider": self.provider.url, "log": str(log)}
+        code = self.nursery.child(**order)
+        assert code == 0, f"{file.name} broke: {code}"
+        return Run(file.name, [log])
+
     def run(self, app: Path, tasks: str, *args: str, kill: str = "", lose: str = "", most: int = 3, provider: str = "") -> Run:
         """One run: children one after the other until the tasks have ended; at most so many, since some wait for a person.
 

@@ -110,6 +110,18 @@ def test_nothing_is_found_in_right_code_however_it_dies(lab: Lab, measured: Call
     assert min(seen.lookups, seen.suspensions) > 0
 
 
+@pytest.mark.proof
+@pytest.mark.timeout(300)
+def test_nothing_is_found_in_the_examples(lab: Lab, measured: Callable[[str], None]) -> None:
+    """All but the one on PostgreSQL, and the one whose app runs in processes of its own."""
+    files = [file for file in (ROOT / "examples").glob("*.py") if file.stem not in ("one_transaction", "webhook_twice")]
+    runs = [lab.script(file) for file in files]
+    assert faults.found(runs) == []
+    seen = whole(runs)
+    assert min(seen.submissions, seen.lookups, seen.not_found, seen.calls, seen.second_attempts) > 0
+    measured(f"{len(runs)} examples, no fault; {seen}")
+
+
 def judge_right(runs: list[Run], lab: Lab, measured: Callable[[str], None]) -> None:
     """None of it is a fault, though there was enough to judge by; and nothing happened twice."""
     told: list[Fault] = faults.found(runs)
