@@ -57,7 +57,8 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
 
@@ -713,4 +714,23 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- faults in the user's own code ---
+    Guard("faults: an attempt that was cut short proves no change", "testing/crashtest/faults.py",
+          "first < second and (task, second) in whole", "first < second", (FAULTS + "an_attempt_that_was_cut_short_proves_no_change",)),
+    Guard("faults: a not_found from before it happened is true", "testing/crashtest/faults.py",
+          ' and row["at"] / 1000 >= happened[key]', "", (FAULTS + "a_not_found_from_before_it_happened_is_believed",)),
+    Guard("faults: reading back is no retry", "testing/crashtest/faults.py", 'ended.get("after_reads") or ', "",
+          (FAULTS + "reading_back_after_a_lost_reply_is_no_retry",)),
+    Guard("faults: a probe that cannot tell keys apart proves no retry", "testing/crashtest/faults.py", " and not one_request", "",
+          (FAULTS + "two_acts_of_one_submission_are_a_retry",)),
+    Guard("faults: a step may do what it likes", "testing/crashtest/scene.py", "found is None or _in_step.get()", "found is None",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: logging is no effect", "testing/crashtest/wire.py", " and not stack.via & _HARMLESS_VIA", "",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: a finally swallows nothing", "testing/crashtest/watch.py", " and not _unwinding()", "",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: a read is no second request", "testing/crashtest/wire.py", "            if request.reads:\n", "            if False:\n",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: the reply is lost", "testing/crashtest/wire.py", "                self._lose(pipe)\n", "                pass\n",
+          (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[retrying_effect]",)),
 )  # fmt: skip

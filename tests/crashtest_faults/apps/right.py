@@ -97,8 +97,8 @@ async def handle(order_id: str) -> str:
     await client.get(f"{PROVIDER}/looked/mail", params={"marker": "none"})  # it reads, in clear
     await rates()
     version()
-    semel.sleep(timedelta(milliseconds=20))
     try:
+        semel.sleep(timedelta(milliseconds=20))
         await asyncio.gather(pay(f"{order_id}-a"), pay(f"{order_id}-b"), pay(f"{order_id}-c"))
         await report(order_id)
     except Exception:
