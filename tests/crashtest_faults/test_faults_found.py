@@ -67,6 +67,7 @@ def test_each_fault_is_found_in_other_clothes(lab: Lab, measured: Callable[[str]
         lab.run(file, "sends", "o1", kill="send"),
         lab.run(file, "ships", "o1", kill="ship"),
         lab.run(file, "insists", "o1", lose="insist"),
+        lab.run(file, "nags", "o1", lose="nag"),
     ]
     told = {fault.where: fault for fault in faults.found(runs)}
     said = lines_that_say(file)

@@ -235,6 +235,21 @@ def test_what_a_look_at_the_source_suspects(tmp_path: Path) -> None:
     assert reading.source_of(str(app), 12) == ("uuid", 11, "uuid.uuid4()")
 
 
+@pytest.mark.parametrize(
+    ("body", "nobody"),
+    [
+        ("return semel.NotFound()", True),
+        ("return semel.Confirmed(1) if submission.key in SENT else semel.NotFound()", True),
+        ("return semel.NotFound() if ask(submission.key) else semel.Confirmed(1)", False),
+        ("return semel.Confirmed(1) if ORDER.sent else semel.NotFound()", False),
+        ("return semel.Confirmed(1) if TABLE[submission.key] else semel.NotFound()", False),
+    ],
+)
+def test_a_lookup_that_might_ask_is_not_said_to_ask_nobody(body: str, nobody: bool, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(f"def find(submission):\n    {body}\n")
+    assert reading.asks_nobody(str(tmp_path / "app.py"), 1) is nobody
+
+
 def test_a_file_that_cannot_be_parsed_suspects_nothing(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("def broken(:")
     assert faults.read(tmp_path / "app.py") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import random
 import smtplib
@@ -13,6 +14,7 @@ import subprocess
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -264,3 +266,30 @@ async def insist(submission: semel.Submission, name: str) -> str:
 async def insists(name: str) -> str:
     """One."""
     return await insist(name)
+
+
+def stubborn(fn: Callable[..., str]) -> Callable[..., str]:
+    """As the decorators of retry libraries do."""
+
+    @functools.wraps(fn)
+    def tries(*args: Any, **kwargs: Any) -> str:
+        while True:
+            try:
+                return fn(*args, **kwargs)  # WRONG: sent POST /keyed/nag in the same submission
+            except OSError:
+                time.sleep(0.01)
+
+    return tries
+
+
+@app.effect(intent=("name",), recovery=HOUR)
+@stubborn
+def nag(submission: semel.Submission, name: str) -> str:
+    """Retried from outside."""
+    return str(post(f"{PROVIDER}/keyed/nag", {}, key=submission.key)["id"])
+
+
+@app.task(intent=("name",), retry=SOON)
+def nags(name: str) -> str:
+    """One."""
+    return nag(name)

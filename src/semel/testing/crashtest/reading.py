@@ -214,7 +214,13 @@ def asks_nobody(file: str, line: int) -> bool:
     calls = [node for node in inner if isinstance(node, ast.Call)]
     others = (ast.Await, ast.With, ast.AsyncWith, ast.For, ast.AsyncFor, ast.Yield, ast.Subscript)
     verdicts = ("NotFound", "Confirmed", "Conflict", "Unavailable", "str", "print")
-    return all(_last(call.func) in verdicts for call in calls) and not any(isinstance(node, others) for node in inner)
+    known = {"semel", *(argument.arg for argument in (*function.args.posonlyargs, *function.args.args)[:1])}
+    attributes = [node for node in inner if isinstance(node, ast.Attribute)]  # a property may ask, of anything but these
+    return (
+        all(_last(call.func) in verdicts for call in calls)
+        and all(isinstance(node.value, ast.Name) and node.value.id in known for node in attributes)
+        and not any(isinstance(node, others) for node in inner)
+    )
 
 
 def takes_errors_for_nothing(function: ast.AST) -> Iterator[ast.ExceptHandler]:

@@ -98,7 +98,7 @@ class Files:
         self._known: dict[str, str] = {}
 
     def declare(self, file: str) -> None:
-        """This one is the user's, and what stands beside it in an installed package."""
+        """This one is the user's."""
         self._known[file] = "user"
 
     def whose(self, file: str) -> str:

@@ -7,6 +7,7 @@ What the records mean is said in `faults`.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import threading
 import weakref
@@ -47,7 +48,9 @@ def install(app: apps.App, log: Path, lose_reply_of: str = "") -> None:
     for registry in (app.declared_tasks, app.declared_effects, app.declared_steps):
         for name in registry.names():
             found: Any = registry.get(name)
-            files.declare(found.fn.__code__.co_filename) if hasattr(found.fn, "__code__") else None
+            for fn in (found.fn, *(looked.fn for looked in getattr(found, "lookups", {}).values())):
+                if place := _stands(fn):
+                    files.declare(place["file"])
     watch.begin(app)
 
 
@@ -265,7 +268,7 @@ def _silent(scene: Scene, error: BaseException | None, result: Any) -> None:
 
 def _stands(fn: Callable[..., Any]) -> dict[str, Any]:
     """Where a function stands. line: of its first decorator."""
-    code = getattr(fn, "__code__", None)
+    code = getattr(inspect.unwrap(fn), "__code__", None)
     return {"file": code.co_filename, "line": code.co_firstlineno, "function": code.co_name} if code is not None else {}
 
 

@@ -29,10 +29,11 @@ _HOST = re.compile(rb"\r\nhost: *([^\r\n]+)", re.IGNORECASE)
 _SIGN_ON = re.compile(r"token|oauth|login|auth\b", re.IGNORECASE)  # asking for a token again is harmless
 _WRITES_SQL = re.compile(r"\s*(insert|update|delete|replace|create|drop|alter)\b", re.IGNORECASE)
 _LOOKED_AT = 1 << 16  # bytes of what is sent
-# A library's own doings on the way to what the user asked of it: none of them is the user's effect.
+# Packages that do something of their own on the way to what the user asked of them: logs, telemetry, imports.
 _HARMLESS_VIA = {
-    "logging", "logging.handlers", "warnings", "importlib._bootstrap", "importlib._bootstrap_external", "tempfile", "platform",
-    "ctypes.util", "uuid", "linecache", "py_compile", "multiprocessing.util", "multiprocessing.resource_tracker",
+    "logging", "loguru", "structlog", "concurrent_log_handler", "opentelemetry", "sentry_sdk", "ddtrace", "newrelic", "logfire",
+    "langsmith", "langfuse", "warnings", "importlib", "tempfile", "platform", "ctypes", "uuid", "linecache", "py_compile",
+    "multiprocessing", "coverage",
 }  # fmt: skip
 _PROCESSES = {"subprocess.Popen": 0, "os.system": 0, "os.posix_spawn": 0, "os.spawn": 1, "pty.spawn": 0}
 
@@ -128,7 +129,7 @@ class Wire:
         if scene.kind != "handler":
             return
         stack = stack_here(scene)
-        if stack.own and not stack.semels and not stack.via & _HARMLESS_VIA:
+        if stack.own and not stack.semels and not {module.partition(".")[0] for module in stack.via} & _HARMLESS_VIA:
             self._log.note("outside", act=act, to=to, frames=stack.own, **more, **scene.told())
 
     def connecting(self, scene: Scene, event: str, args: tuple[Any, ...]) -> None:
