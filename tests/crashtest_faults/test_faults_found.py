@@ -18,6 +18,7 @@ EXAMPLES = {
     "effect_outside": ("refund", {"kill": "pay_back"}, faults.OUTSIDE),
     "changing_key": ("pay", {"kill": "transfer"}, faults.CHANGES),
     "blind_lookup": ("welcome", {"kill": "send_mail"}, faults.BLIND),
+    "deaf_lookup": ("welcome", {"lose": "send_mail"}, faults.ERRS),
     "swallowed_suspension": ("close_month", {"lose": "tell_team", "most": 1}, faults.SWALLOWS),
     "retrying_effect": ("remind", {"lose": "send_mail"}, faults.RETRIES),
     "silent_effect": ("order", {"lose": "buy"}, faults.SILENCE),

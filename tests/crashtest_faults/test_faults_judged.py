@@ -111,7 +111,7 @@ def test_what_the_user_calls_harmless_is_left_alone(act: str, to: str, harmless:
 def test_a_not_found_from_before_it_happened_is_believed(tmp_path: Path) -> None:
     app = tmp_path / "app.py"
     app.write_text("def find(submission):\n    found = ask()\n    return Confirmed(found) if found else NotFound()\n")
-    lookup = {"key": "k", "file": str(app), "line": 1, "function": "find", "acts": 2}
+    lookup = {"key": "k", "file": str(app), "line": 1, "function": "find", "acts": 2, "lost": False}
     happened = {"what": "effect_ended", "key": "k", "n": 2, "how": "returned", "clear": False, "key_sent": False, "writes": 0}
     asked = {"what": "verdict", "verdict": "not_found", **lookup}
 
@@ -229,7 +229,7 @@ def test_what_a_look_at_the_source_suspects(tmp_path: Path) -> None:
         (faults.SWALLOWS, "app.py:6"),
         (faults.CHANGES, "app.py:13"),
         (faults.SWALLOWS, "app.py:17"),
-        (faults.MISSES, "app.py:34"),
+        (faults.ERRS, "app.py:34"),
     ]
     assert all(fault.name.startswith(faults.SUSPECTED) for fault in faults.read(app))
     assert reading.source_of(str(app), 12) == ("uuid", 11, "uuid.uuid4()")

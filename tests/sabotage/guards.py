@@ -731,6 +731,9 @@ GUARDS = (
           (FOUND + "nothing_is_found_in_right_code",)),
     Guard("faults: a read is no second request", "testing/crashtest/wire.py", "            if request.reads:\n", "            if False:\n",
           (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: the lookup's reply is lost too", "testing/crashtest/watch.py",
+          "            if self._lose_lookup_of == submission.key:\n", "            if False:\n",
+          (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[deaf_lookup]",)),
     Guard("faults: the reply is lost", "testing/crashtest/wire.py", "                self._lose(pipe)\n", "                pass\n",
           (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[retrying_effect]",)),
 )  # fmt: skip

@@ -22,12 +22,13 @@ OUTSIDE = "effect outside @app.effect"
 CHANGES = "a key that changes between attempts"
 BLIND = "a lookup that says not_found without looking"
 MISSES = "a lookup that does not find what happened"
+ERRS = "a lookup that takes an error for not_found"
 SWALLOWS = "an except that swallows a suspension"
 RETRIES = "an effect function that retries by itself"
 SILENCE = "an effect that takes a lost reply for success"
 DENIES = "an effect that calls a lost reply not done"
 KEYLESS = "a key that is never sent"
-NAMES = (OUTSIDE, CHANGES, BLIND, MISSES, SWALLOWS, RETRIES, SILENCE, DENIES, KEYLESS)
+NAMES = (OUTSIDE, CHANGES, BLIND, MISSES, ERRS, SWALLOWS, RETRIES, SILENCE, DENIES, KEYLESS)
 SUSPECTED = "not seen to happen, but: "
 
 # Models are asked in handlers, by agent frameworks: in other words each time, which the keys of effects withstand.
@@ -317,6 +318,9 @@ def _lookups(seen: _Seen) -> Iterator[Fault]:
         file, line, name, key = verdict["file"], verdict["line"], verdict["function"], verdict["key"]
         at = reading.not_found_line(file, line)
         where = _at(file, at or line)
+        if verdict.get("lost") and not verdict["after_reads"]:
+            yield _takes_error(seen, verdict, where)
+            continue
         wrong = key in happened and any(row["key"] == key and row["at"] / 1000 >= happened[key] for row in believed)
         if not verdict["acts"] and (wrong or reading.asks_nobody(file, line)):
             proof = "; it had happened, and was sent again" if wrong else ""
@@ -337,6 +341,21 @@ def _lookups(seen: _Seen) -> Iterator[Fault]:
                 f"look for exactly what the effect sends (submission.key), and give Lookup({name}, settle=...) the provider's "
                 f"longest delay",
             )
+
+
+def _takes_error(seen: _Seen, verdict: Record, where: str) -> Fault:
+    """A lookup whose question was not answered, and which answered."""
+    nothing: Record = {"request": "its request", "frames": []}
+    lost = next((record for record in seen.of("lookup_lost") if record["key"] == verdict["key"]), nothing)
+    file, line = reading.catcher(lost["frames"])
+    name = verdict["function"]
+    return Fault(
+        ERRS,
+        _at(file, line) if file else where,
+        f"the reply to {lost['request']} was lost, and {name} said NotFound. It could not ask, so it does not know; NotFound is "
+        f"taken for proof that nothing happened, and what it is said of is done again.",
+        "let the error be raised, or return semel.Unavailable(str(error)): then it is asked again",
+    )
 
 
 def _happened(seen: _Seen) -> dict[str, float]:
@@ -405,7 +424,8 @@ def _retries(seen: _Seen) -> Iterator[Fault]:
         if not again["request"] and (ended.get("after_reads") or (again["key"], again["n"], again["task"]) in told):
             continue  # it has connected to read what became of it, or to send what is told
         lost = next((r for r in seen.of("lost") if (r["key"], r["n"]) == (again["key"], again["n"])), {"request": "its request"})
-        begun = next(r for r in seen.of("effect") if (r["key"], r["n"], r["task"]) == (again["key"], again["n"], again["task"]))
+        same = (again["key"], again["n"], again["task"])
+        begun = next((r for r in seen.of("effect") if (r["key"], r["n"], r["task"]) == same), {})
         file, line = reading.repeater(again["frames"]) or (begun.get("file", ""), begun.get("line", 0))
         sent = f"sent {again['request']}" if again["request"] else f"connected to {again['to']} again"
         yield Fault(
@@ -512,5 +532,5 @@ def read(path: Path) -> list[Fault]:
             suspect(BLIND, function.lineno, f"{function.name} asks nobody", "ask the provider by submission.key")
         for handler in reading.takes_errors_for_nothing(function):
             what = f"{function.name} says NotFound when it could not ask"
-            suspect(MISSES, handler.lineno, what, "let the error be raised: then it is asked again")
+            suspect(ERRS, handler.lineno, what, "let the error be raised: then it is asked again")
     return sorted(told, key=lambda fault: _line(fault.where))

@@ -36,7 +36,8 @@ def install(app: apps.App, log: Path, lose_reply_of: str = "") -> None:
     """Watch this process from now on; before the app's first use, and once. It writes lines of JSON into `log`.
 
     lose_reply_of: an effect's name. The reply to the first HTTP request that may change something, of the first submission
-    that this process makes of it, is lost on arrival: the connection is reset when the provider has acted.
+    that this process makes of it, is lost on arrival: the connection is reset when the provider has acted. And then the
+    reply to the first question of its lookup, which must not take that for an answer.
     """
     if _watches:
         raise Misuse("this process is watched already; call watch.install once in each worker process")
@@ -68,7 +69,7 @@ class Watch:
 
     def __init__(self, log: Log, lose_reply_of: str) -> None:
         self.log = log
-        self._lose = lose_reply_of
+        self._lose, self._lose_lookup_of = lose_reply_of, ""  # an effect's name; a key
         self._wire = Wire(log)
         self._handlers: weakref.WeakKeyDictionary[Attempt, Handling] = weakref.WeakKeyDictionary()
 
@@ -194,6 +195,8 @@ class Watch:
             return scene
 
         def ends(scene: Scene, error: BaseException | None, result: Any) -> None:
+            if scene.lost:
+                self._lose_lookup_of = scene.key
             self.log.note(
                 "effect_ended", how=_proves(declared, error), error=_named(error), lost=scene.lost, after=scene.after,
                 after_reads=scene.after_reads, writes=scene.writes, clear=scene.clear, key_sent=scene.key_sent, **scene.told(),
@@ -206,12 +209,17 @@ class Watch:
 
         def begins(submission: Submission, *_: Any) -> Scene:
             scene = Scene("lookup", fn.__name__, submission.task_id, submission.attempt, submission.key, submission.number)
+            if self._lose_lookup_of == submission.key:
+                scene.lose, self._lose_lookup_of = True, ""
             self.log.note("lookup", **scene.told(), **_stands(fn))
             return scene
 
         def ends(scene: Scene, error: BaseException | None, result: Any) -> None:
             verdict = _VERDICTS.get(type(result), "") if error is None else "raised"
-            self.log.note("verdict", verdict=verdict, acts=scene.acts, error=_named(error), **scene.told(), **_stands(fn))
+            self.log.note(
+                "verdict", verdict=verdict, acts=scene.acts, error=_named(error), lost=scene.lost, after_reads=scene.after_reads,
+                **scene.told(), **_stands(fn),
+            )  # fmt: skip
 
         return _around(fn, begins, ends)
 

@@ -239,12 +239,13 @@ class Wire:
     def _requested(self, scene: Scene, pipe: Any, request: Request) -> None:
         scene.clear = True
         scene.reads, scene.writes = scene.reads + request.reads, scene.writes + (not request.reads)
-        if scene.kind == "effect" and scene.lost:
-            if request.reads:
+        asks = request.reads or scene.kind == "lookup"
+        if scene.lost:
+            if asks:
                 scene.after_reads += 1
             else:
                 self._again(scene, str(request), request.host)
-        elif scene.lose and not request.reads and not _SIGN_ON.search(request.path):
+        elif scene.lose and (scene.kind == "lookup" or not asks) and not _SIGN_ON.search(request.path):
             self._awaits[pipe] = (scene, request)
         act = "read" if request.reads else "request"
         self.outside(scene, act, request.host, request=str(request), pipe=self._number(pipe))
@@ -269,7 +270,8 @@ class Wire:
         scene, request = self._awaits.pop(pipe, (None, None))
         if scene is not None and not scene.lost:
             scene.lost, scene.lose = True, False
-            self._log.note("lost", request=str(request), frames=stack_here(scene).own, **scene.told())
+            what = "lost" if scene.kind == "effect" else "lookup_lost"
+            self._log.note(what, request=str(request), frames=stack_here(scene).own, **scene.told())
         self._dead.add(pipe)
         raise ConnectionResetError(104, "Connection reset by peer (semel crashtest: the reply of this request was lost)")
 
