@@ -1,6 +1,6 @@
 """Deliberately wrong: the lookup says that nothing was found, and has not looked.
 
-semel crashtest blind_lookup:app welcome ann@shop.example
+Run it in this folder: `semel crashtest blind_lookup:app welcome ann@shop.example --sandbox`
 """
 
 from __future__ import annotations

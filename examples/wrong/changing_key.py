@@ -1,6 +1,6 @@
 """Deliberately wrong: what identifies the payment is made anew in each attempt, so each attempt makes a payment of its own.
 
-semel crashtest changing_key:app pay order-1
+Run it in this folder: `semel crashtest changing_key:app pay order-1 --sandbox`
 """
 
 from __future__ import annotations

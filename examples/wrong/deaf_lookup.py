@@ -1,6 +1,6 @@
 """Deliberately wrong: the lookup could not ask, and says that nothing was found.
 
-semel crashtest deaf_lookup:app welcome ann@shop.example
+Run it in this folder: `semel crashtest deaf_lookup:app welcome ann@shop.example --sandbox`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deliberately wrong: the handler changes the outside world itself, so nothing remembers that it did.
 
-semel crashtest effect_outside:app refund order-1
+Run it in this folder: `semel crashtest effect_outside:app refund order-1 --sandbox`
 """
 
 from __future__ import annotations

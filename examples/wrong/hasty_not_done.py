@@ -1,6 +1,6 @@
 """Deliberately wrong: a lost reply is declared to prove that nothing happened.
 
-semel crashtest hasty_not_done:app order book-1
+Run it in this folder: `semel crashtest hasty_not_done:app order book-1 --sandbox`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deliberately wrong: the effect sends again by itself, and the provider remembers nothing.
 
-semel crashtest retrying_effect:app remind ann@shop.example
+Run it in this folder: `semel crashtest retrying_effect:app remind ann@shop.example --sandbox`
 """
 
 from __future__ import annotations

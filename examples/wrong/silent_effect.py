@@ -1,6 +1,6 @@
 """Deliberately wrong: the effect takes silence for success.
 
-semel crashtest silent_effect:app order book-1
+Run it in this folder: `semel crashtest silent_effect:app order book-1 --sandbox`
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Deliberately wrong: the handler catches everything, the end of its own attempt too, and works on.
 
-semel crashtest swallowed_suspension:app close_month 2031-05
+Run it in this folder: `semel crashtest swallowed_suspension:app close_month 2031-05 --sandbox`
 """
 
 from __future__ import annotations

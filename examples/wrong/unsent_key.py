@@ -1,6 +1,6 @@
 """Deliberately wrong: declared as sent again under one key, and the key is never sent.
 
-semel crashtest unsent_key:app order book-1
+Run it in this folder: `semel crashtest unsent_key:app order book-1 --sandbox`
 """
 
 from __future__ import annotations
