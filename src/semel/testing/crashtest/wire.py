@@ -194,9 +194,9 @@ class Wire:
     # --- what is sent ---
 
     def _sending(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def send(pipe: Any, data: Any, *args: Any) -> Any:
+        def send(pipe: Any, data: Any, *args: Any, **kwargs: Any) -> Any:
             self._sent(pipe, data)
-            return real(pipe, data, *args)
+            return real(pipe, data, *args, **kwargs)
 
         return send
 
@@ -257,8 +257,8 @@ class Wire:
     # --- the reply that is lost ---
 
     def _receiving(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        def receive(pipe: Any, *args: Any) -> Any:
-            got = real(pipe, *args)
+        def receive(pipe: Any, *args: Any, **kwargs: Any) -> Any:
+            got = real(pipe, *args, **kwargs)
             if got and (pipe in self._awaits or pipe in self._dead):
                 self._lose(pipe)
             return got
