@@ -61,13 +61,14 @@ TOGETHER = ("tests/app/test_together.py",)
 IN_A_FILE = "tests/conformance/test_sqlite_store.py::TestSQLiteFile::test_"
 ON_POSTGRES = "tests/postgres/test_postgres_conformance.py::TestPostgres::test_"
 SUBMISSIONS = ("tests/engine/test_submissions.py",)
-CUT, FAULTS = (
+CUT, DISK_FAULTS = (
     ("tests/powercut/test_powercut.py::test_no_acknowledged_change_is_lost_when_the_power_goes",),
     (
         "tests/powercut/test_powercut_faults.py::test_a_disk_that_fails_as_the_store_is_opened_is_told_and_the_next_opening_finds_all",
     ),
 )
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
 
@@ -814,9 +815,31 @@ GUARDS = (
           '        raw.execute("BEGIN IMMEDIATE")\n', "", CUT),
     Guard("SQLite: a disk that fails as the store is looked at is told so", "store/sqlitefile.py",
           "        if raw.in_transaction:  # SQLite ends it by itself when the disk fails\n            raw", "        if True:\n            raw",
-          FAULTS),
+          DISK_FAULTS),
     Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlite.py",
-          "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", FAULTS),
+          "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", DISK_FAULTS),
     Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlite.py",
-          "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", FAULTS),
+          "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", DISK_FAULTS),
+    # --- faults in the user's own code ---
+    Guard("faults: an attempt that was cut short proves no change", "testing/crashtest/faults.py",
+          "first < second and (task, second) in whole", "first < second", (FAULTS + "an_attempt_that_was_cut_short_proves_no_change",)),
+    Guard("faults: a not_found from before it happened is true", "testing/crashtest/faults.py",
+          ' and row["at"] / 1000 >= happened[key]', "", (FAULTS + "a_not_found_from_before_it_happened_is_believed",)),
+    Guard("faults: reading back is no retry", "testing/crashtest/faults.py", 'ended.get("after_reads") or ', "",
+          (FAULTS + "reading_back_after_a_lost_reply_is_no_retry",)),
+    Guard("faults: a probe that cannot tell keys apart proves no retry", "testing/crashtest/faults.py", " and not one_request", "",
+          (FAULTS + "two_acts_of_one_submission_are_a_retry",)),
+    Guard("faults: a step may do what it likes", "testing/crashtest/scene.py", "found is None or _in_step.get()", "found is None",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: logging is no effect", "testing/crashtest/wire.py", ' and not {module.partition(".")[0] for module in stack.via} & _HARMLESS_VIA', "",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: a finally swallows nothing", "testing/crashtest/watch.py", " and not _unwinding()", "",
+          (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: a read is no second request", "testing/crashtest/wire.py",
+          'asks = request.reads or scene.kind == "lookup"', 'asks = scene.kind == "lookup"', (FOUND + "nothing_is_found_in_right_code",)),
+    Guard("faults: the lookup's reply is lost too", "testing/crashtest/watch.py",
+          "            if self._lose_lookup_of == submission.key:\n", "            if False:\n",
+          (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[deaf_lookup]",)),
+    Guard("faults: the reply is lost", "testing/crashtest/wire.py", "                self._lose(pipe)\n", "                pass\n",
+          (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[retrying_effect]",)),
 )  # fmt: skip

@@ -48,6 +48,7 @@ RULES = {
     "Workers": "Claiming, pausing, and going on",
     "Calls": "Where an effect may be called",
     "Observers": "Logs, metrics, hooks",
+    "Crash test": "What semel crashtest judges, and sees of the user's own mistakes",
 }
 NOTES = {
     "R12": "semel calls a submission's function once. That a client sends no second request by itself is for connectors to "
@@ -57,7 +58,7 @@ NOTES = {
 }
 _OF_PREFIX = {
     "identity": "Identity", "redaction": "Redaction", "limits": "Limits", "invariant": "Invariant", "tenants": "Tenants",
-    "S7": "Audit", "together": "Workers",
+    "S7": "Audit", "together": "Workers", "SQLite": "Stores", "faults": "Crash test",
 }  # fmt: skip
 _BY_NAME = {
     "Tasks": (
@@ -139,7 +140,7 @@ def page() -> str:
         "",
         "| rule | | guards |",
         "|---|---|---|",
-        *(f"| [{rule}](#{rule.lower()}) | {RULES[rule]} | {len(guards)} |" for rule, guards in rules.items()),
+        *(f"| [{rule}](#{rule.lower().replace(' ', '-')}) | {RULES[rule]} | {len(guards)} |" for rule, guards in rules.items()),
     ]
     for rule, guards in rules.items():
         lines += ["", f"## {rule}", "", f"{RULES[rule]}."]

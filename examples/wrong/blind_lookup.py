@@ -1,0 +1,35 @@
+"""Deliberately wrong: the lookup says that nothing was found, and has not looked.
+
+Run it in this folder: `semel crashtest blind_lookup:app welcome ann@shop.example --sandbox`
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from datetime import timedelta
+
+import semel
+from semel.testing.provider import post
+
+PROVIDER = os.environ.get("PROVIDER", "http://127.0.0.1:8025")
+
+app = semel.App()
+
+
+async def find_mail(submission: semel.Submission, to: str) -> semel.Verdict:
+    """The mail server has no search that we know of."""
+    return semel.NotFound()  # WRONG: nobody was asked, so a mail that was sent is sent again
+
+
+@app.effect(intent=("to",), recovery=semel.Lookup(find_mail, settle=timedelta(seconds=0.5)))
+async def send_mail(submission: semel.Submission, to: str) -> str:
+    """Send the mail, marked with our key."""
+    mail = {"marker": submission.key, "to": to}
+    return str((await asyncio.to_thread(post, f"{PROVIDER}/looked/mail", mail, timeout=submission.seconds_left))["id"])
+
+
+@app.task(intent=("to",), retry=semel.Retry(backoff=timedelta(seconds=0.1)))
+async def welcome(to: str) -> str:
+    """Welcome a customer."""
+    return await send_mail(to)
