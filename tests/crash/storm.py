@@ -1,0 +1,217 @@
+"""The storm: worker processes that are killed, and frozen beyond their lease, as often as a test says, while tasks stream in.
+
+The kills and freezes that count are those of processes that held a task when the signal was sent. What each kill cut short
+is told afterwards from two records: semel's journal (whose submission was lost) and the provider's (what it had received
+and done by then).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from lab import APPS, Lab, Stuck, Worker
+
+import semel
+from semel.machine import journal
+from semel.watchdog import read_stat
+
+KILLS, FREEZES = "kills of processes with work", "freezes of processes with work"
+ACTIONS = ("charge", "mail", "publish")
+LEASE = 1.0  # seconds, as apps/errands.py has it
+LATE = 0.15  # the longest that the provider takes to act, or to answer
+WORKERS = 5
+OPEN = 24  # tasks under way at a time
+REST = (0.02, 0.3)  # seconds between two blows
+PERSON_WAITS = 0.6  # before a person believes that what is not in the books will not come: several times LATE
+SETTLED_WITHIN = 90.0  # seconds after the last blow
+
+
+@dataclass
+class Victim:
+    """One worker process, and what was done to it."""
+
+    pid: int
+    session: str = ""
+    killed_at: float = 0.0  # unix seconds
+    frozen_until: float = 0.0  # monotonic
+
+
+@dataclass
+class Storm:
+    """kills, freezes: how many of processes with work in hand it takes."""
+
+    lab: Lab
+    seed: int
+    kills: int
+    freezes: int
+    done: Counter[str] = field(default_factory=Counter)
+    alive: list[Victim] = field(default_factory=list)
+    dead: list[Victim] = field(default_factory=list)
+    refs: list[semel.Ref[list[str]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.dice = random.Random(self.seed)
+        log = self.lab.root / "workers.log"
+        with log.open("ab") as out:
+            self.zygote = subprocess.Popen(
+                [sys.executable, str(APPS / "zygote.py"), "errands", "3"],
+                env=self.lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True,
+            )  # fmt: skip
+        self.lab.workers.append(Worker(self.zygote, log))  # type: ignore[arg-type]  # it ends with the lab, which tells its log
+        for number, (kind, often) in enumerate({"late": 0.2, "late_act": 0.2, "cut_after": 0.02, "error_after": 0.02}.items()):
+            self.lab.provider.fault(kind, seconds=LATE, times=10**6, probability=often, seed=self.seed + number)  # type: ignore[arg-type]
+        self._blocked_since: dict[str, float] = {}
+        self._blow_at = self._look_at = 0.0
+
+    # --- the weather ---
+
+    def run(self) -> None:
+        """Until so many blows have fallen, and then until all has settled."""
+        while self.left():
+            self.feed()
+            self.step()
+            self.blow()
+        for victim in self.alive:
+            self.wake(victim)
+        end = time.monotonic() + SETTLED_WITHIN
+        while self.unfinished():
+            if time.monotonic() > end:
+                raise Stuck(f"not settled {SETTLED_WITHIN:g} s after the storm: {self.lab.app.tasks.list()}")
+            self.step()
+
+    def left(self) -> bool:
+        return self.done[KILLS] < self.kills or self.done[FREEZES] < self.freezes
+
+    def unfinished(self) -> int:
+        counts = self.lab.app.runtime.desk.store.counts(None)["delivery"]
+        return len(self.refs) - counts.get(semel.Delivery.ACKNOWLEDGED, 0)
+
+    def feed(self) -> None:
+        """The stream of tasks."""
+        for _ in range(OPEN - self.unfinished()):
+            number = len(self.refs)
+            self.refs.append(self.lab.enqueue(("errand", "aerrand")[number % 2], f"r{number}", ref=f"r{number}"))
+
+    def step(self) -> None:
+        """The dead are replaced, sleepers wake in time, a person passes."""
+        now = time.monotonic()
+        for victim in list(self.alive):
+            if victim.frozen_until and now >= victim.frozen_until:
+                self.wake(victim)
+            stat = read_stat(victim.pid)
+            if stat is None or stat.state in "ZX":
+                self.bury(victim)
+        while len(self.alive) < WORKERS:
+            self.alive.append(Victim(int(self.told("fork"))))
+        if now >= self._look_at:
+            self._look_at = now + 0.2
+            self.a_person_passes(now)
+        time.sleep(0.01)
+
+    def blow(self) -> None:
+        """Something happens to somebody who is awake and has work, or once in a while to anybody."""
+        if time.monotonic() < self._blow_at:
+            return
+        awake = [victim for victim in self.alive if not victim.frozen_until]
+        self.dice.shuffle(awake)
+        anybody = self.dice.random() < 0.05
+        by_pid = {row.pid: row.id for row in self.lab.app.runtime.desk.store.sessions()}
+        for victim in awake:
+            victim.session = by_pid.get(victim.pid, "")
+            has_work = bool(victim.session and self.lab.app.runtime.desk.store.held(victim.session))
+            if has_work or anybody:
+                self._blow_at = time.monotonic() + self.dice.uniform(*REST)
+                self.strike(victim, " of processes with work" if has_work else " of idle processes")
+                return
+
+    def strike(self, victim: Victim, whom: str) -> None:
+        """Kill, freeze, or ask to stop: as often as it is still wanted."""
+        kills, freezes = self.kills - self.done[KILLS], self.freezes - self.done[FREEZES]
+        drawn = self.dice.randrange(max(1, kills) + max(1, freezes) + max(1, self.kills // 50))
+        if drawn < max(0, kills):
+            victim.killed_at = time.time()
+            os.kill(victim.pid, signal.SIGKILL)
+            self.done["kills" + whom] += 1
+        elif drawn < kills + freezes and sum(1 for other in self.alive if other.frozen_until) < WORKERS - 1:
+            os.kill(victim.pid, signal.SIGSTOP)
+            victim.frozen_until = time.monotonic() + self.dice.uniform(0.2, 2.2) * LEASE
+            self.done["freezes" + whom] += 1
+        else:
+            os.kill(victim.pid, signal.SIGTERM)
+            self.done["asked to stop"] += 1
+
+    def wake(self, victim: Victim) -> None:
+        """One that the kernel has not killed meanwhile."""
+        if victim.frozen_until:
+            os.kill(victim.pid, signal.SIGCONT)  # not buried yet: the pid is its own
+        victim.frozen_until = 0.0
+
+    def bury(self, victim: Victim) -> None:
+        """How did it end?"""
+        code = int(self.told(f"bury {victim.pid}"))
+        self.alive.remove(victim)
+        self.dead.append(victim)
+        if code == -signal.SIGKILL and not victim.killed_at:
+            self.done["kernel timer kills"] += 1
+        elif code == 1:
+            self.done["fenced"] += 1
+        elif code not in (0, -signal.SIGKILL):
+            self.done[f"ended with {code}"] += 1
+
+    def told(self, command: str) -> str:
+        """What the zygote answers."""
+        assert self.zygote.stdin is not None and self.zygote.stdout is not None
+        self.zygote.stdin.write(f"{command}\n")
+        self.zygote.stdin.flush()
+        return self.zygote.stdout.readline()
+
+    def a_person_passes(self, now: float) -> None:
+        """The truth for whoever waits for a person; not before what may still be on its way must have come."""
+        waiting = self.lab.app.tasks.list(delivery=semel.Delivery.BLOCKED, limit=1000)
+        self._blocked_since = {task.id: self._blocked_since.get(task.id, now) for task in waiting}
+        for task in waiting:
+            if now - self._blocked_since[task.id] >= PERSON_WAITS and self.lab.person_tells(task.ref):
+                self.done["told by a person"] += 1
+
+    # --- the reckoning ---
+
+    def reckon(self) -> str:
+        """0 duplicates, 0 losses, all chains whole, nothing stranded. What happened, in a line."""
+        counted = Counter((act.action, act.body["ref"]) for act in self.lab.acts())
+        wanted = [(action, f"r{number}") for action in ACTIONS for number in range(len(self.refs))]
+        duplicates, losses = [one for one in counted if counted[one] > 1], [one for one in wanted if not counted[one]]
+        assert (duplicates, losses) == ([], []), "at the provider's own record"
+        assert counted.keys() == set(wanted)
+        self.lab.proved(*self.refs, acts=dict.fromkeys(ACTIONS, len(self.refs)))
+        self.cut_short()
+        told = ", ".join(f"{many:,} {what}" for what, many in sorted(self.done.items()))
+        return f"{told}; {len(self.refs):,} tasks, {len(wanted):,} effects: 0 duplicates, 0 losses"
+
+    def cut_short(self) -> None:
+        """What the kills and the takeovers met, by both records."""
+        requests = Counter((request.key, request.token) for request in self.lab.provider.requests() if request.method == "POST")
+        acted_at = {act.key: act.at for act in reversed(self.lab.acts())}
+        killed_at = {victim.session: victim.killed_at for victim in self.dead if victim.killed_at}
+        for ref in self.refs:
+            sent: Counter[tuple[str, int]] = Counter()
+            last: dict[str, journal.Intended] = {}
+            for row in self.lab.app.runtime.desk.store.rows(ref.tenant, ref.id):
+                event = journal.event_of(row.kind, row.body)
+                if isinstance(event, journal.Intended):
+                    last[event.key] = event
+                    sent[event.key, event.token] += 1
+                elif isinstance(event, journal.LeaseLost):
+                    self.done[f"takeovers ({event.proof})"] += 1
+                elif isinstance(event, journal.Lost) and event.fenced and last[event.key].session in killed_at:
+                    token = last[event.key].token
+                    arrived = requests[event.key, token] >= sent[event.key, token]
+                    acted = acted_at[event.key] <= killed_at[last[event.key].session]
+                    place = "after it acted" if acted else "during the call" if arrived else "before the call"
+                    self.done[f"submissions cut short {place}"] += 1
