@@ -12,6 +12,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -25,10 +26,10 @@ from semel.watchdog import read_stat
 KILLS, FREEZES = "kills of processes with work", "freezes of processes with work"
 ACTIONS = ("charge", "mail", "publish")
 LEASE = 1.0  # seconds, as apps/errands.py has it
-LATE = 0.15  # the longest that the provider takes to act, or to answer
+LATE = 0.12  # the longest that the provider takes to act, or to answer
 WORKERS = 5
 OPEN = 24  # tasks under way at a time
-REST = (0.02, 0.3)  # seconds between two blows
+REST = (0.02, 0.35)  # seconds between two blows
 PERSON_WAITS = 0.6  # before a person believes that what is not in the books will not come: several times LATE
 SETTLED_WITHIN = 90.0  # seconds after the last blow
 
@@ -40,7 +41,29 @@ class Victim:
     pid: int
     session: str = ""
     killed_at: float = 0.0  # unix seconds
-    frozen_until: float = 0.0  # monotonic
+    sleeping: threading.Timer | None = None  # until it is woken; once buried, its pid may be another's
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def freeze(self, seconds: float) -> None:
+        """SIGSTOP, and SIGCONT by a thread of its own: it may hold the store's lock, for which the test itself waits."""
+        os.kill(self.pid, signal.SIGSTOP)
+        self.sleeping = threading.Timer(seconds, self.wake)
+        self.sleeping.start()
+
+    def wake(self) -> None:
+        """If it sleeps, and has not been buried."""
+        with self.lock:
+            if self.sleeping is not None:
+                self.sleeping.cancel()
+                self.sleeping = None
+                os.kill(self.pid, signal.SIGCONT)
+
+    def buried(self) -> None:
+        """From now on its pid may be another's."""
+        with self.lock:
+            if self.sleeping is not None:
+                self.sleeping.cancel()
+                self.sleeping = None
 
 
 @dataclass
@@ -61,7 +84,7 @@ class Storm:
         log = self.lab.root / "workers.log"
         with log.open("ab") as out:
             self.zygote = subprocess.Popen(
-                [sys.executable, str(APPS / "zygote.py"), "errands", "3"],
+                [sys.executable, str(APPS / "zygote.py"), "errands"],
                 env=self.lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True,
             )  # fmt: skip
         self.lab.workers.append(Worker(self.zygote, log))  # type: ignore[arg-type]  # it ends with the lab, which tells its log
@@ -69,6 +92,7 @@ class Storm:
             self.lab.provider.fault(kind, seconds=LATE, times=10**6, probability=often, seed=self.seed + number)  # type: ignore[arg-type]
         self._blocked_since: dict[str, float] = {}
         self._blow_at = self._look_at = 0.0
+        self._anybody = False
 
     # --- the weather ---
 
@@ -79,7 +103,7 @@ class Storm:
             self.step()
             self.blow()
         for victim in self.alive:
-            self.wake(victim)
+            victim.wake()
         end = time.monotonic() + SETTLED_WITHIN
         while self.unfinished():
             if time.monotonic() > end:
@@ -100,16 +124,14 @@ class Storm:
             self.refs.append(self.lab.enqueue(("errand", "aerrand")[number % 2], f"r{number}", ref=f"r{number}"))
 
     def step(self) -> None:
-        """The dead are replaced, sleepers wake in time, a person passes."""
+        """The dead are replaced, and a person passes."""
         now = time.monotonic()
         for victim in list(self.alive):
-            if victim.frozen_until and now >= victim.frozen_until:
-                self.wake(victim)
             stat = read_stat(victim.pid)
             if stat is None or stat.state in "ZX":
                 self.bury(victim)
         while len(self.alive) < WORKERS:
-            self.alive.append(Victim(int(self.told("fork"))))
+            self.alive.append(Victim(int(self.told(f"fork {self.dice.choice((1, 2, 3))}"))))
         if now >= self._look_at:
             self._look_at = now + 0.2
             self.a_person_passes(now)
@@ -119,15 +141,15 @@ class Storm:
         """Something happens to somebody who is awake and has work, or once in a while to anybody."""
         if time.monotonic() < self._blow_at:
             return
-        awake = [victim for victim in self.alive if not victim.frozen_until]
+        awake = [victim for victim in self.alive if victim.sleeping is None]
         self.dice.shuffle(awake)
-        anybody = self.dice.random() < 0.05
         by_pid = {row.pid: row.id for row in self.lab.app.runtime.desk.store.sessions()}
         for victim in awake:
             victim.session = by_pid.get(victim.pid, "")
             has_work = bool(victim.session and self.lab.app.runtime.desk.store.held(victim.session))
-            if has_work or anybody:
+            if has_work or self._anybody:
                 self._blow_at = time.monotonic() + self.dice.uniform(*REST)
+                self._anybody = self.dice.random() < 0.05
                 self.strike(victim, " of processes with work" if has_work else " of idle processes")
                 return
 
@@ -139,22 +161,16 @@ class Storm:
             victim.killed_at = time.time()
             os.kill(victim.pid, signal.SIGKILL)
             self.done["kills" + whom] += 1
-        elif drawn < kills + freezes and sum(1 for other in self.alive if other.frozen_until) < WORKERS - 1:
-            os.kill(victim.pid, signal.SIGSTOP)
-            victim.frozen_until = time.monotonic() + self.dice.uniform(0.2, 2.2) * LEASE
+        elif drawn < kills + freezes and sum(1 for other in self.alive if other.sleeping) < WORKERS - 1:
+            victim.freeze(self.dice.uniform(0.2, 2.2) * LEASE)
             self.done["freezes" + whom] += 1
         else:
             os.kill(victim.pid, signal.SIGTERM)
             self.done["asked to stop"] += 1
 
-    def wake(self, victim: Victim) -> None:
-        """One that the kernel has not killed meanwhile."""
-        if victim.frozen_until:
-            os.kill(victim.pid, signal.SIGCONT)  # not buried yet: the pid is its own
-        victim.frozen_until = 0.0
-
     def bury(self, victim: Victim) -> None:
         """How did it end?"""
+        victim.buried()
         code = int(self.told(f"bury {victim.pid}"))
         self.alive.remove(victim)
         self.dead.append(victim)

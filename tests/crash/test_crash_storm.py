@@ -13,7 +13,7 @@ import pytest
 from lab import Lab
 from storm import FREEZES, KILLS, Storm
 
-SHARDS = 4  # of each store
+SHARDS = 2  # of each store
 CUT_SHORT = tuple(f"submissions cut short {place}" for place in ("before the call", "during the call", "after it acted"))
 ALWAYS = (KILLS, FREEZES, "takeovers (dead)", "told by a person")
 IN_TIME = (*ALWAYS, *CUT_SHORT, "kernel timer kills", "fenced", "takeovers (watched)", "asked to stop")

@@ -18,9 +18,9 @@ import semel
 from semel.testing.provider import post
 
 IDLE_SECONDS = 0.04
-THINK_SECONDS = 0.06
-SETTLE = timedelta(seconds=1)  # several times the longest that the provider acts late in the storm
-RETRY = semel.Retry(max_attempts=1000, max_crashes=1000, backoff=timedelta(seconds=0.02))
+THINK_SECONDS = 0.1
+SETTLE = timedelta(seconds=0.6)  # several times the longest that the provider acts late in the storm
+RETRY = semel.Retry(max_attempts=1000, max_crashes=1000, backoff=timedelta(0))  # doubled at each crash, it would be hours
 app = semel.App(lease=timedelta(seconds=1))
 
 

@@ -1,9 +1,9 @@
-"""`zygote.py MODULE CONCURRENCY`: forks worker processes. It has imported everything and opened nothing.
+"""`zygote.py MODULE`: forks worker processes. It has imported everything and opened nothing.
 
 A worker is a process of its own, whose session, store connections, threads and kernel timer are made after the fork; only
 the second of CPU that its imports would take is spared. Commands on standard input, answers on standard output:
-`fork` → the worker's pid; `bury PID` → waits for its end, and gives its exit code (minus the signal's number). Until it is
-buried its pid is nobody else's. All end with the test.
+`fork CONCURRENCY` → the worker's pid; `bury PID` → waits for its end, and gives its exit code (minus the signal's number).
+Until it is buried its pid is nobody else's. All end with the test.
 """
 
 import faulthandler
@@ -38,7 +38,7 @@ def become_worker(app: Any, concurrency: int, zygote: int) -> NoReturn:
         os._exit(code)
 
 
-def main(module: str, concurrency: int) -> None:
+def main(module: str) -> None:
     """Serve until standard input ends."""
     faulthandler.register(signal.SIGUSR1)
     die_with_parent(int(os.environ["CRASH_PARENT"]))
@@ -46,15 +46,15 @@ def main(module: str, concurrency: int) -> None:
     gc.freeze()  # the pages stay shared
     me = os.getpid()
     for line in sys.stdin:
-        verb, _, pid = line.strip().partition(" ")
+        verb, number = line.split()
         if verb == "fork":
             child = os.fork()
             if not child:
-                become_worker(app, concurrency, me)
+                become_worker(app, int(number), me)
             print(child, flush=True)
         else:
-            print(os.waitstatus_to_exitcode(os.waitpid(int(pid), 0)[1]), flush=True)
+            print(os.waitstatus_to_exitcode(os.waitpid(int(number), 0)[1]), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1])
