@@ -99,7 +99,7 @@ def dead_letter(ref: semel.Ref[str]) -> str:
 
 def test_a_model_is_faked_as_a_step_and_not_asked_again_after_a_crash() -> None:
     with Harness(app) as h:
-        h.fake(ask_model, lambda question: f"answer to {question}")
+        h.fake_step(ask_model, lambda question: f"answer to {question}")
         h.fake(mail, lambda to, text: text)
         h.crash(mail, at="after")
         ref = answer.enqueue("ada")
@@ -116,9 +116,9 @@ def test_a_process_that_dies_in_a_step_takes_it_again(colour: str, at: Place) ->
     answers = iter(["first", "second"])
     with Harness(app) as h:
         if colour == "sync":
-            h.fake(ask_model, lambda question: next(answers))
+            h.fake_step(ask_model, lambda question: next(answers))
         else:
-            h.fake(ask_slowly, lambda question, temperature: next(answers))
+            h.fake_step(ask_slowly, lambda question, temperature: next(answers))
         h.fake(mail, lambda to, text: text)
         h.crash(step, at=at)
         ref = task.enqueue("a")
@@ -131,7 +131,7 @@ def test_a_process_that_dies_in_a_step_takes_it_again(colour: str, at: Place) ->
 def test_the_same_step_twice_in_one_attempt_is_two_calls() -> None:
     answers = iter(["yes", "no"])
     with Harness(app) as h:
-        h.fake(ask_model, lambda question: next(answers))
+        h.fake_step(ask_model, lambda question: next(answers))
         h.fake(mail, lambda to, text: text)
         ref = answers_twice.enqueue("ada")
         h.run()
@@ -144,9 +144,13 @@ def test_a_step_that_is_not_faked_is_what_it_is_and_a_wrong_fake_is_told() -> No
         h.run()
         assert "asks a model" in app.tasks.get(ref).why and len(h.sent(ask_model)) == 1
         with pytest.raises(semel.Misuse, match=r"the fake of step ask_model cannot be called as the step is"):
-            h.fake(ask_model, lambda submission, question: question)  # type: ignore[misc]
+            h.fake_step(ask_model, lambda submission, question: question)  # type: ignore[misc]
+        with pytest.raises(semel.Misuse, match=r"write harness.fake_step\(ask_model"):
+            h.fake(ask_model, lambda question: question)  # type: ignore[call-overload]
+        with pytest.raises(semel.Misuse, match=r"write harness.fake\(mail"):
+            h.fake_step(mail, lambda to, text: text)
         with pytest.raises(semel.Misuse, match="step ask_model belongs to another app"):
-            Harness(semel.App("sqlite:///never.db")).fake(ask_model, lambda question: question)
+            Harness(semel.App("sqlite:///never.db")).fake_step(ask_model, lambda question: question)
 
 
 def test_what_a_person_approved_is_sent_once_although_the_process_dies() -> None:
@@ -192,7 +196,7 @@ def test_a_task_beyond_its_limit_is_dead_and_a_replay_sends_nothing_twice() -> N
 def test_each_tenant_has_its_own() -> None:
     with Harness(app) as h:
         h.fake(mail, lambda submission, to, text: submission.tenant)
-        h.fake(ask_model, lambda question: "hello")
+        h.fake_step(ask_model, lambda question: "hello")
         refs = [answer.using(tenant=tenant).enqueue("ada") for tenant in ("acme", "bolt")]
         h.run()
         assert [ref.result() for ref in refs] == ["acme", "bolt"]

@@ -13,7 +13,7 @@ from semel.app import App
 from semel.decorated import Effect, not_in_loop
 from semel.engine import drive
 from semel.engine.attempt import Attempt
-from semel.engine.declare import Work
+from semel.engine.declare import Step, Work
 from semel.errors import Misuse
 from semel.model import Submission
 from semel.store.sqlite import SQLite
@@ -114,14 +114,8 @@ class Harness:
     def fake(
         self, effect: Effect[P, R], fn: Callable[Concatenate[Submission, P], R | Awaitable[R]], *, own_lookup: bool = False
     ) -> None: ...
-    @overload
-    def fake(self, effect: Callable[P, Coroutine[Any, Any, T]], fn: Callable[P, T | Awaitable[T]]) -> None: ...
-    @overload
-    def fake(self, effect: Callable[P, R], fn: Callable[P, R | Awaitable[R]]) -> None: ...
     def fake(self, effect: Any, fn: Any, *, own_lookup: bool = False) -> None:
         """`fn` plays the effect from now on: with the effect's parameters, with or without the submission, sync or async.
-
-        A step (a model call) may be faked as well: its result is recorded as ever, so a later attempt does not ask again.
 
         It plays the provider too. If the effect may be resent, a key that is known (and not past `within`) is answered
         with the first result, and `fn` is not called. Its lookups are answered from what `fn` has returned for the key;
@@ -129,7 +123,20 @@ class Harness:
         what is bound counts as observed. A call in which `fn` raises has done nothing.
         """
         found = declared(effect, self._app)
+        if isinstance(found, Step):
+            raise Misuse(f"{found.name} is a step; write harness.fake_step({found.name}, ...)")
         self._stage.fakes[called(found)] = fake_of(found, fn, own_lookup)
+
+    @overload
+    def fake_step(self, step: Callable[P, Coroutine[Any, Any, T]], fn: Callable[P, T | Awaitable[T]]) -> None: ...
+    @overload
+    def fake_step(self, step: Callable[P, R], fn: Callable[P, R | Awaitable[R]]) -> None: ...
+    def fake_step(self, step: Any, fn: Any) -> None:
+        """`fn` plays the step (a model call) from now on. What it gives is recorded as ever, and not asked for again."""
+        found = declared(step, self._app)
+        if not isinstance(found, Step):
+            raise Misuse(f"{found.name} is an effect; write harness.fake({found.name}, ...)")
+        self._stage.fakes[called(found)] = fake_of(found, fn, own_lookup=False)
 
     def crash(self, effect: Callable[P, R], at: Place) -> None:
         """The process dies at the next call of this effect, or step, once; said twice, at the next two.
