@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+import nursery
 
 import semel
 from semel.engine.queue import Order
@@ -51,7 +52,7 @@ def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T
 class Worker:
     """A worker process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | nursery.Child, log: Path) -> None:
         self.process, self.log = process, log
         self.pid = process.pid
 
@@ -140,11 +141,19 @@ class Lab:
 
     def worker(self, module: str = "agent", *, concurrency: int = 20, script: str = "run_worker.py", **env: str) -> Worker:
         """Start a worker process on an app module under apps/."""
-        return self.launch(sys.executable, str(APPS / script), module, str(concurrency), **env)
+        argv = (str(APPS / script), module, str(concurrency))
+        if ROUNDS > 1:
+            return self.launch(sys.executable, *argv, **env)
+        log = self.new_log()
+        self.workers.append(Worker(nursery.of_this_process(str(SOURCE)).fork(argv, {**self.env, **env}, log), log))
+        return self.workers[-1]
+
+    def new_log(self) -> Path:
+        return self.root / f"worker{len(self.workers) + 1}.log"
 
     def launch(self, *command: str, **env: str) -> Worker:
         """Start a worker by another command."""
-        log = self.root / f"worker{len(self.workers) + 1}.log"
+        log = self.new_log()
         with log.open("wb") as out:
             process = subprocess.Popen(command, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self.workers.append(Worker(process, log))

@@ -7,21 +7,18 @@ and done by then).
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from lab import APPS, Lab, Stuck, Worker
+from lab import APPS, Lab, Stuck
+from nursery import Child, Nursery
 
 import semel
 from semel.machine import journal
-from semel.watchdog import read_stat
 
 KILLS, FREEZES = "kills of processes with work", "freezes of processes with work"
 ACTIONS = ("charge", "mail", "publish")
@@ -38,32 +35,24 @@ SETTLED_WITHIN = 90.0  # seconds after the last blow
 class Victim:
     """One worker process, and what was done to it."""
 
-    pid: int
+    process: Child
     session: str = ""
     killed_at: float = 0.0  # unix seconds
-    sleeping: threading.Timer | None = None  # until it is woken; once buried, its pid may be another's
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    sleeping: threading.Timer | None = None  # until it is woken
 
-    def freeze(self, seconds: float) -> None:
+    def freeze(self, seconds: float) -> bool:
         """SIGSTOP, and SIGCONT by a thread of its own: it may hold the store's lock, for which the test itself waits."""
-        os.kill(self.pid, signal.SIGSTOP)
+        sent = self.process.send_signal(signal.SIGSTOP)
         self.sleeping = threading.Timer(seconds, self.wake)
         self.sleeping.start()
+        return sent
 
     def wake(self) -> None:
-        """If it sleeps, and has not been buried."""
-        with self.lock:
-            if self.sleeping is not None:
-                self.sleeping.cancel()
-                self.sleeping = None
-                os.kill(self.pid, signal.SIGCONT)
-
-    def buried(self) -> None:
-        """From now on its pid may be another's."""
-        with self.lock:
-            if self.sleeping is not None:
-                self.sleeping.cancel()
-                self.sleeping = None
+        """If it sleeps, and lives."""
+        sleeping, self.sleeping = self.sleeping, None
+        if sleeping is not None:
+            sleeping.cancel()
+            self.process.send_signal(signal.SIGCONT)
 
 
 @dataclass
@@ -81,13 +70,8 @@ class Storm:
 
     def __post_init__(self) -> None:
         self.dice = random.Random(self.seed)
-        log = self.lab.root / "workers.log"
-        with log.open("ab") as out:
-            self.zygote = subprocess.Popen(
-                [sys.executable, str(APPS / "zygote.py"), "errands"],
-                env=self.lab.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=out, text=True,
-            )  # fmt: skip
-        self.lab.workers.append(Worker(self.zygote, log))  # type: ignore[arg-type]  # it ends with the lab, which tells its log
+        self.log = self.lab.root / "workers.log"
+        self.nursery = Nursery(self.lab.env, "errands")
         for number, (kind, often) in enumerate({"late": 0.2, "late_act": 0.2, "cut_after": 0.02, "error_after": 0.02}.items()):
             self.lab.provider.fault(kind, seconds=LATE, times=10**6, probability=often, seed=self.seed + number)  # type: ignore[arg-type]
         self._blocked_since: dict[str, float] = {}
@@ -97,7 +81,18 @@ class Storm:
     # --- the weather ---
 
     def run(self) -> None:
-        """Until so many blows have fallen, and then until all has settled."""
+        """Until so many blows have fallen, and then until all has settled. A failure tells what the workers said."""
+        try:
+            self._run()
+        except BaseException as error:
+            error.add_note(self.log.read_text()[-8000:])
+            raise
+        finally:
+            for victim in self.alive:
+                victim.wake()
+            self.nursery.close()
+
+    def _run(self) -> None:
         while self.left():
             self.feed()
             self.step()
@@ -127,11 +122,11 @@ class Storm:
         """The dead are replaced, and a person passes."""
         now = time.monotonic()
         for victim in list(self.alive):
-            stat = read_stat(victim.pid)
-            if stat is None or stat.state in "ZX":
-                self.bury(victim)
+            if (code := victim.process.poll()) is not None:
+                self.bury(victim, code)
         while len(self.alive) < WORKERS:
-            self.alive.append(Victim(int(self.told(f"fork {self.dice.choice((1, 2, 3))}"))))
+            argv = (str(APPS / "run_worker.py"), "errands", str(self.dice.choice((1, 2, 3))))
+            self.alive.append(Victim(self.nursery.fork(argv, self.lab.env, self.log)))
         if now >= self._look_at:
             self._look_at = now + 0.2
             self.a_person_passes(now)
@@ -145,7 +140,7 @@ class Storm:
         self.dice.shuffle(awake)
         by_pid = {row.pid: row.id for row in self.lab.app.runtime.desk.store.sessions()}
         for victim in awake:
-            victim.session = by_pid.get(victim.pid, "")
+            victim.session = by_pid.get(victim.process.pid, "")
             has_work = bool(victim.session and self.lab.app.runtime.desk.store.held(victim.session))
             if has_work or self._anybody:
                 self._blow_at = time.monotonic() + self.dice.uniform(*REST)
@@ -158,20 +153,18 @@ class Storm:
         kills, freezes = self.kills - self.done[KILLS], self.freezes - self.done[FREEZES]
         drawn = self.dice.randrange(max(1, kills) + max(1, freezes) + max(1, self.kills // 50))
         if drawn < max(0, kills):
-            victim.killed_at = time.time()
-            os.kill(victim.pid, signal.SIGKILL)
-            self.done["kills" + whom] += 1
+            at = time.time()
+            if victim.process.kill():
+                victim.killed_at = at
+                self.done["kills" + whom] += 1
         elif drawn < kills + freezes and sum(1 for other in self.alive if other.sleeping) < WORKERS - 1:
-            victim.freeze(self.dice.uniform(0.2, 2.2) * LEASE)
-            self.done["freezes" + whom] += 1
+            self.done["freezes" + whom] += victim.freeze(self.dice.uniform(0.2, 2.2) * LEASE)
         else:
-            os.kill(victim.pid, signal.SIGTERM)
-            self.done["asked to stop"] += 1
+            self.done["asked to stop"] += victim.process.send_signal(signal.SIGTERM)
 
-    def bury(self, victim: Victim) -> None:
+    def bury(self, victim: Victim, code: int) -> None:
         """How did it end?"""
-        victim.buried()
-        code = int(self.told(f"bury {victim.pid}"))
+        victim.wake()
         self.alive.remove(victim)
         self.dead.append(victim)
         if code == -signal.SIGKILL and not victim.killed_at:
@@ -180,13 +173,6 @@ class Storm:
             self.done["fenced"] += 1
         elif code not in (0, -signal.SIGKILL):
             self.done[f"ended with {code}"] += 1
-
-    def told(self, command: str) -> str:
-        """What the zygote answers."""
-        assert self.zygote.stdin is not None and self.zygote.stdout is not None
-        self.zygote.stdin.write(f"{command}\n")
-        self.zygote.stdin.flush()
-        return self.zygote.stdout.readline()
 
     def a_person_passes(self, now: float) -> None:
         """The truth for whoever waits for a person; not before what may still be on its way must have come."""

@@ -15,8 +15,8 @@ from storm import FREEZES, KILLS, Storm
 
 SHARDS = 2  # of each store
 CUT_SHORT = tuple(f"submissions cut short {place}" for place in ("before the call", "during the call", "after it acted"))
-ALWAYS = (KILLS, FREEZES, "takeovers (dead)", "told by a person")
-IN_TIME = (*ALWAYS, *CUT_SHORT, "kernel timer kills", "fenced", "takeovers (watched)", "asked to stop")
+ALWAYS = (KILLS, FREEZES, "takeovers (dead)")
+IN_TIME = (*ALWAYS, *CUT_SHORT, "told by a person", "kernel timer kills", "fenced", "takeovers (watched)", "asked to stop")
 
 
 def weathered(lab: Lab, seed: int, kills: int, freezes: int, measured: Callable[[str], None]) -> Storm:

@@ -1,60 +1,61 @@
-"""`zygote.py MODULE`: forks worker processes. It has imported everything and opened nothing.
+"""`zygote.py MODULE...`: forks worker processes. It has imported what they need, and opened nothing. See `nursery.py`.
 
-A worker is a process of its own, whose session, store connections, threads and kernel timer are made after the fork; only
-the second of CPU that its imports would take is spared. Commands on standard input, answers on standard output:
-`fork CONCURRENCY` → the worker's pid; `bury PID` → waits for its end, and gives its exit code (minus the signal's number).
-Until it is buried its pid is nobody else's. All end with the test.
+A worker is a process of its own, whose environment, session, store connections, threads and kernel timer are made after the
+fork; only what its imports would cost is spared. A line of JSON on standard input, an answer on standard output:
+{"argv": [...], "env": {...}, "log": file} → the pid of a process that runs this script; {"pid": n} → its exit code as
+subprocess gives it, or null while it lives. Until then its pid is nobody else's. All end with this process's parent.
 """
 
-import faulthandler
 import gc
 import importlib
+import json
 import os
-import signal
+import runpy
 import sys
-import traceback
-from typing import Any, NoReturn
+
+import httpx  # noqa: F401
 
 import semel.store.postgres
 import semel.store.sqlite
+import semel.testing.provider
 import semel.worker  # noqa: F401
 from semel.supervise import die_with_parent
 
 
-def become_worker(app: Any, concurrency: int, zygote: int) -> NoReturn:
-    """In the child: a worker until its end."""
-    code = 1
-    try:
-        die_with_parent(zygote)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        os.dup2(2, 1)
-        app.run_worker(concurrency=concurrency)
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(code)
+def become(task: dict) -> list[str]:
+    """In the child: its own environment, and its own standard files. The arguments of the script to run."""
+    nothing, log = os.open(os.devnull, os.O_RDONLY), os.open(task["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    for own, standard in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(own, standard)
+    os.close(nothing)
+    os.close(log)
+    os.environ.clear()
+    os.environ.update(task["env"])
+    argv = task["argv"]
+    sys.path[0:1] = [os.path.dirname(argv[0]), *task["env"].get("PYTHONPATH", "").split(os.pathsep)]  # noqa: PTH120
+    return argv
 
 
-def main(module: str) -> None:
-    """Serve until standard input ends."""
-    faulthandler.register(signal.SIGUSR1)
-    die_with_parent(int(os.environ["CRASH_PARENT"]))
-    app = importlib.import_module(module).app
-    gc.freeze()  # the pages stay shared
-    me = os.getpid()
+def serve() -> list[str]:
+    """Until standard input ends. In a child: the arguments of its script."""
     for line in sys.stdin:
-        verb, number = line.split()
-        if verb == "fork":
-            child = os.fork()
-            if not child:
-                become_worker(app, int(number), me)
-            print(child, flush=True)
+        task = json.loads(line)
+        if "argv" in task:
+            answer = os.fork()
+            if not answer:
+                return become(task)
         else:
-            print(os.waitstatus_to_exitcode(os.waitpid(int(number), 0)[1]), flush=True)
+            pid, status = os.waitpid(task["pid"], os.WNOHANG)
+            answer = os.waitstatus_to_exitcode(status) if pid else None
+        print(json.dumps(answer), flush=True)
+    return []
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    die_with_parent(int(os.environ["NURSERY_PARENT"]))
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    gc.freeze()  # the pages stay shared
+    if argv := serve():
+        sys.argv = argv
+        runpy.run_path(argv[0], run_name="__main__")
