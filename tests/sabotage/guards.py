@@ -59,6 +59,7 @@ AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
+HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -713,4 +714,8 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- what users test with ---
+    Guard("harness: a crash that never came fails the test", "testing/plugin.py", "        harness._expect_no_crash_left()\n", "        pass\n", HARNESS),
+    Guard("harness: its store ends with the test", "testing/plugin.py", "        harness._close()\n", "        pass\n", HARNESS),
+    Guard("harness: a step that was cut short dies with its process", "testing/stage.py", "with self._call(life, step, None, Sent(dict(values), key, token)):\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", "with contextlib.nullcontext():\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", HARNESS),
 )  # fmt: skip
