@@ -70,6 +70,7 @@ class Nursery:
     def fork(self, argv: Sequence[str], env: Mapping[str, str], log: Path) -> Child:
         """A process that runs this script, by this environment. It dies with the zygote, and so with this process."""
         own = {**env, "CRASH_PARENT": str(self._zygote.pid)}
+        log.touch()  # whoever reads it need not wait for the child to have opened it
         with self.lock:
             pid = self.told({"argv": list(argv), "env": own, "log": str(log)})
         assert pid is not None

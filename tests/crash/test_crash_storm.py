@@ -31,6 +31,7 @@ def weathered(lab: Lab, seed: int, kills: int, freezes: int, measured: Callable[
 
 
 @pytest.mark.once
+@pytest.mark.timeout(400)  # a few seconds, if nobody else is at work here
 def test_a_storm(lab: Lab, measured: Callable[[str], None]) -> None:
     """Whatever happened on the way, every effect of every task is done, and once."""
     storm = weathered(lab, 1, 15, 5, measured)
@@ -40,7 +41,7 @@ def test_a_storm(lab: Lab, measured: Callable[[str], None]) -> None:
 
 @pytest.mark.once
 @pytest.mark.proof
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("shard", range(1, SHARDS + 1))
 def test_two_thousand_kills_and_five_hundred_freezes(lab: Lab, shard: int, measured: Callable[[str], None]) -> None:
     """This shard's part, with each case that a kill or a freeze can meet."""
