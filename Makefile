@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 JOBS ?= 4
+# The tests start over a thousand processes; where this is set, each would compile all of semel anew
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test lint chromium proof sabotage bench clean
 

@@ -1,6 +1,7 @@
 """PostgreSQL for whichever tests need one: one server for the whole run, one database for each process of the run.
 
-And what a search has measured, printed at the end of the run (`measured`).
+And what a search has measured, printed at the end of the run (`measured`). What only PostgreSQL's tests need is imported
+when they ask for it: each removal of a guard (tests/sabotage) is a run of its own.
 """
 
 from __future__ import annotations
@@ -10,11 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import psycopg
 import pytest
-
-from pgserver import ALONE, emptied, server_of_the_run
-from semel.testing import postgres
 
 MEASURED = "measured"
 
@@ -53,6 +50,8 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A superuser's URL of a server for the whole run. It is shared: leave its settings and its other databases alone."""
+    from pgserver import server_of_the_run
+
     with server_of_the_run(tmp_path_factory.getbasetemp()) as url:
         yield url
 
@@ -60,6 +59,8 @@ def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def make_database(server_url: str) -> Iterator[Callable[[str], str]]:
     """Makes a database for this test process, and gives its URL; it is dropped at the end."""
+    from semel.testing import postgres
+
     with contextlib.ExitStack() as made:
 
         def make(purpose: str) -> str:
@@ -77,6 +78,10 @@ def own_database(make_database: Callable[[str], str]) -> str:
 @pytest.fixture
 def empty_database(own_database: str) -> str:
     """The URL of a database without a schema, to which nobody is connected (making a database anew takes a second)."""
+    import psycopg
+
+    from pgserver import ALONE
+
     with psycopg.connect(own_database, autocommit=True) as admin:
         admin.execute(ALONE)
         admin.execute("DROP SCHEMA IF EXISTS semel CASCADE")
@@ -86,4 +91,6 @@ def empty_database(own_database: str) -> str:
 @pytest.fixture
 def database(own_database: str) -> str:
     """The URL of a database of the test's own: its schema has been made, and its tables are empty."""
+    from pgserver import emptied
+
     return emptied(own_database)

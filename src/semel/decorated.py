@@ -226,7 +226,7 @@ def step_function(step: declare.Step) -> Any:
         if taken.known:
             return taken.result()
         with set_here(_in_step, True):
-            value = await step.fn(**taken.values)
+            value = await taken.attempt.runtime.stepping(step, taken.attempt, taken.key)(**taken.values)
         return taken.record(value)
 
     def steps(*args: Any, **kwargs: Any) -> Any:
@@ -237,10 +237,12 @@ def step_function(step: declare.Step) -> Any:
         if taken.known:
             return taken.result()
         with set_here(_in_step, True):
-            value = step.fn(**taken.values)
+            value = taken.attempt.runtime.stepping(step, taken.attempt, taken.key)(**taken.values)
         return taken.record(value)
 
-    return dressed(steps_async if step.is_async else steps, step.fn, step.parameters.signature)
+    function: Any = dressed(steps_async if step.is_async else steps, step.fn, step.parameters.signature)
+    function.semel_step = step
+    return function
 
 
 class _Taken:

@@ -23,7 +23,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     alone = metafunc.definition.get_closest_marker("only")
     metafunc.parametrize("dialect", [alone.args[0]] if alone else ["sqlite", "postgres"])
-    if ROUNDS > 1:
+    if ROUNDS > 1 and not metafunc.definition.get_closest_marker("once"):
         rounds = [pytest.param(n, marks=pytest.mark.proof, id=f"round{n}") for n in range(1, ROUNDS + 1)]
         metafunc.fixturenames.append("crash_round")
         metafunc.parametrize("crash_round", rounds)
@@ -36,6 +36,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
+        if item.get_closest_marker("proof"):
+            continue
         if isinstance(item, pytest.Function) and "make_lab" in item.fixturenames and "postgres" in item.callspec.params.values():
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out: set[int] = set()

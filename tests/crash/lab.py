@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
+import nursery
 
 import semel
 from semel.engine.queue import Order
@@ -51,7 +52,7 @@ def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T
 class Worker:
     """A worker process."""
 
-    def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | nursery.Child, log: Path) -> None:
         self.process, self.log = process, log
         self.pid = process.pid
 
@@ -140,11 +141,19 @@ class Lab:
 
     def worker(self, module: str = "agent", *, concurrency: int = 20, script: str = "run_worker.py", **env: str) -> Worker:
         """Start a worker process on an app module under apps/."""
-        return self.launch(sys.executable, str(APPS / script), module, str(concurrency), **env)
+        argv = (str(APPS / script), module, str(concurrency))
+        if ROUNDS > 1:
+            return self.launch(sys.executable, *argv, **env)
+        log = self.new_log()
+        self.workers.append(Worker(nursery.of_this_process(str(SOURCE)).fork(argv, {**self.env, **env}, log), log))
+        return self.workers[-1]
+
+    def new_log(self) -> Path:
+        return self.root / f"worker{len(self.workers) + 1}.log"
 
     def launch(self, *command: str, **env: str) -> Worker:
         """Start a worker by another command."""
-        log = self.root / f"worker{len(self.workers) + 1}.log"
+        log = self.new_log()
         with log.open("wb") as out:
             process = subprocess.Popen(command, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
         self.workers.append(Worker(process, log))
@@ -273,13 +282,20 @@ class Lab:
     def a_person_passes(self) -> None:
         """Whoever waits for a person now gets the truth, as the provider's books tell it of this key."""
         for task in self.app.tasks.list(delivery=semel.Delivery.BLOCKED, limit=1000):
-            for effect in self.app.effects.list(state="ambiguous", task=task.ref):
-                acts = self.provider.acts(key=effect.key)
-                verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
-                try:
-                    self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version)
-                except semel.Refused:
-                    pass  # it has moved on: alice looks again later
+            self.person_tells(task.ref)
+
+    def person_tells(self, ref: semel.Ref[Any]) -> int:
+        """The same for one task. How many verdicts were taken."""
+        told = 0
+        for effect in self.app.effects.list(state="ambiguous", task=ref):
+            acts = self.provider.acts(key=effect.key)
+            verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
+            try:
+                self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version)
+                told += 1
+            except semel.Refused:
+                pass  # it has moved on: alice looks again later
+        return told
 
     def settle(self, ref: semel.Ref[Any]) -> Any:
         """The task's result; if its provider can tell nothing, a person does first."""

@@ -70,6 +70,7 @@ CUT, DISK_FAULTS = (
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
+HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -842,4 +843,8 @@ GUARDS = (
           (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[deaf_lookup]",)),
     Guard("faults: the reply is lost", "testing/crashtest/wire.py", "                self._lose(pipe)\n", "                pass\n",
           (FOUND + "a_wrong_example_fails_with_its_fault_at_its_line[retrying_effect]",)),
+    # --- what users test with ---
+    Guard("harness: a crash that never came fails the test", "testing/plugin.py", "        harness._expect_no_crash_left()\n", "        pass\n", HARNESS),
+    Guard("harness: its store ends with the test", "testing/plugin.py", "        harness._close()\n", "        pass\n", HARNESS),
+    Guard("harness: a step that was cut short dies with its process", "testing/stage.py", "with self._call(life, step, None, Sent(dict(values), key, token)):\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", "with contextlib.nullcontext():\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", HARNESS),
 )  # fmt: skip

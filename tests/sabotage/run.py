@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import compileall
 import contextlib
+import gc
 import importlib
 import os
 import re
@@ -179,7 +180,11 @@ def main() -> int:
     for name in NEEDED:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    for name in importlib.import_module("_pytest.config").default_plugins:
+        importlib.import_module(f"_pytest.{name}")
     assert "semel" not in sys.modules, "each run imports its own"
+    gc.collect()
+    gc.freeze()  # each run's pytest collects garbage ten times at its end: there is none in what was imported here
     with server():
         by_name = {one.guard.name: one for one in removed(wanted)}
     found = [by_name[guard.name] for guard in wanted]

@@ -48,7 +48,7 @@ RULES = {
     "Workers": "Claiming, pausing, and going on",
     "Calls": "Where an effect may be called",
     "Observers": "Logs, metrics, hooks",
-    "Crash test": "What semel crashtest judges, and sees of the user's own mistakes",
+    "Testing": "What users test with: the harness, the crash test, the faults that it names",
 }
 NOTES = {
     "R12": "semel calls a submission's function once. That a client sends no second request by itself is for connectors to "
@@ -58,7 +58,7 @@ NOTES = {
 }
 _OF_PREFIX = {
     "identity": "Identity", "redaction": "Redaction", "limits": "Limits", "invariant": "Invariant", "tenants": "Tenants",
-    "S7": "Audit", "together": "Workers", "SQLite": "Stores", "faults": "Crash test",
+    "S7": "Audit", "together": "Workers", "SQLite": "Stores", "faults": "Testing", "harness": "Testing", "crashtest": "Testing",
 }  # fmt: skip
 _BY_NAME = {
     "Tasks": (

@@ -207,9 +207,9 @@ def test_misuse_of_the_harness_says_what_to_write() -> None:
     with Harness(app) as h:
         with pytest.raises(semel.Misuse, match="already"), Harness(app):
             pass
-        with pytest.raises(semel.Misuse, match="no effect"):
+        with pytest.raises(semel.Misuse, match="no effect and no step"):
             h.fake(buy, lambda order: 1)
-        with pytest.raises(semel.Misuse, match="no effect"):
+        with pytest.raises(semel.Misuse, match="no effect and no step"):
             h.sent(len)
         with pytest.raises(semel.Misuse, match="another app"):
             Harness(other).crash(charge, at="after")

@@ -15,7 +15,7 @@ from semel.engine.acting import Acting, follow_anyio, follow_tasks
 from semel.engine.acting import acting as acting_now
 from semel.engine.arrival import Arrival, asked
 from semel.engine.clock import Clock
-from semel.engine.declare import Effect, Registry, is_async
+from semel.engine.declare import Effect, Registry, Step, is_async
 from semel.engine.keyring import Ring, redacting
 from semel.engine.ledger import Desk
 from semel.engine.observed import commit_of
@@ -302,6 +302,10 @@ class Runtime:
         """What tells as whom an effect would be sent."""
         assert effect.identity is not None
         return self._wrapped(effect.identity.fn, lambda: set_here(inside, "an identity function"))
+
+    def stepping(self, step: Step, attempt: Attempt, key: str) -> Callable[..., Any]:
+        """A step's function."""
+        return step.fn
 
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler."""

@@ -13,11 +13,11 @@ from semel.app import App
 from semel.decorated import Effect, not_in_loop
 from semel.engine import drive
 from semel.engine.attempt import Attempt
-from semel.engine.declare import Work
+from semel.engine.declare import Step, Work
 from semel.errors import Misuse
 from semel.model import Submission
 from semel.store.sqlite import SQLite
-from semel.testing.stage import PLACES, Life, Place, Sent, Stage, VirtualClock, declared, fake_of
+from semel.testing.stage import PLACES, Life, Place, Sent, Stage, VirtualClock, called, declared, fake_of
 from semel.worker import Worker
 
 P = ParamSpec("P")
@@ -29,9 +29,9 @@ UNWIND_SECONDS = 5.0  # real ones: how long the code of a dead process is given 
 class Harness:
     """`with Harness(app) as h:` the app works on a store of its own, in memory, until the end of the block.
 
-    Time stands still unless `advance` moves it (or an attempt waits in place: backoff, a short settle). The effects'
-    functions run as they are, or as `fake` says; `sent` tells what was really called. `crash` kills the process at the
-    worst moment, and the next one recovers as in earnest.
+    Time stands still unless `advance` moves it (or an attempt waits in place: backoff, a short settle). The functions of
+    effects and steps run as they are, or as `fake` says; `sent` tells what was really called. `crash` kills the process at
+    the worst moment, and the next one recovers as in earnest. In pytest, the fixture `semel_harness` opens and ends it.
 
         with Harness(app) as h:
             h.fake(charge, lambda invoice_id, cents: Receipt(id="r1"))
@@ -65,6 +65,11 @@ class Harness:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """The app is as it was. Raises `Misuse` for a crash that never came: the test did not test what it says."""
+        self._close()
+        if error is None:
+            self._expect_no_crash_left()
+
+    def _close(self) -> None:
         app = self._app
         with app._opening:
             life, app._runtime = app._runtime, self._before
@@ -74,9 +79,10 @@ class Harness:
         assert self._store is not None
         self._store.close()
         self._store = None
-        left = self._stage.to_come()
-        if left and error is None:
-            raise Misuse(f"crash(...) was asked for and never came: {', '.join(left)}; that effect was not called so often")
+
+    def _expect_no_crash_left(self) -> None:
+        if left := self._stage.to_come():
+            raise Misuse(f"crash(...) was asked for and never came: {', '.join(left)}; that was not called so often")
 
     def _new_life(self) -> Life:
         assert self._store is not None
@@ -116,22 +122,35 @@ class Harness:
         own_lookup: by the declared lookup functions instead. A declared identity function is asked as they are: else
         what is bound counts as observed. A call in which `fn` raises has done nothing.
         """
-        found = declared(effect, self._app.declared_effects)
-        self._stage.fakes[found.name] = fake_of(found, fn, own_lookup)
+        found = declared(effect, self._app)
+        if isinstance(found, Step):
+            raise Misuse(f"{found.name} is a step; write harness.fake_step({found.name}, ...)")
+        self._stage.fakes[called(found)] = fake_of(found, fn, own_lookup)
 
-    def crash(self, effect: Effect[P, R], at: Place) -> None:
-        """The process dies at the next call of this effect, once; said twice, at the next two.
+    @overload
+    def fake_step(self, step: Callable[P, Coroutine[Any, Any, T]], fn: Callable[P, T | Awaitable[T]]) -> None: ...
+    @overload
+    def fake_step(self, step: Callable[P, R], fn: Callable[P, R | Awaitable[R]]) -> None: ...
+    def fake_step(self, step: Any, fn: Any) -> None:
+        """`fn` plays the step (a model call) from now on. What it gives is recorded as ever, and not asked for again."""
+        found = declared(step, self._app)
+        if not isinstance(found, Step):
+            raise Misuse(f"{found.name} is an effect; write harness.fake({found.name}, ...)")
+        self._stage.fakes[called(found)] = fake_of(found, fn, own_lookup=False)
+
+    def crash(self, effect: Callable[P, R], at: Place) -> None:
+        """The process dies at the next call of this effect, or step, once; said twice, at the next two.
 
         at: "before" the call, its intent on record; "during" it: what was sent takes its course, and nobody hears of
         it; "after" it, before its outcome is on record. In direct mode (`app.work`, `task.run`) it raises `Died`.
         """
         if at not in PLACES:
             raise Misuse(f"at={at!r}; write at='before', 'during' or 'after'")
-        self._stage.will_crash(declared(effect, self._app.declared_effects), at)
+        self._stage.will_crash(declared(effect, self._app), at)
 
-    def sent(self, effect: Effect[P, R]) -> list[Sent]:
-        """The calls of this effect that were really made, in order, by whichever life."""
-        return self._stage.sent(declared(effect, self._app.declared_effects))
+    def sent(self, effect: Callable[P, R]) -> list[Sent]:
+        """The calls of this effect, or step, that were really made, in order, by whichever life."""
+        return self._stage.sent(declared(effect, self._app))
 
     # --- time and work ---
 

@@ -15,12 +15,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from semel.engine.acting import Acting
 from semel.engine.attempt import Attempt
 from semel.engine.clock import Clock
-from semel.engine.declare import Effect, Registry, is_async
+from semel.engine.declare import Effect, Registry, Step, is_async
 from semel.engine.ledger import Desk
 from semel.engine.perform import Doing
 from semel.engine.requests import Sleep
@@ -29,6 +29,9 @@ from semel.errors import Misuse, StoreUnavailable
 from semel.model import Confirmed, NotFound, Submission, Verdict
 from semel.store.contract import Lends, Store, Unit
 from semel.store.writer import Signal, Ticket, Writer
+
+if TYPE_CHECKING:
+    from semel.app import App
 
 Place = Literal["before", "during", "after"]
 PLACES: tuple[Place, ...] = ("before", "during", "after")
@@ -70,7 +73,7 @@ class VirtualClock(Clock):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One call that was really made: the effect's own arguments, the key and the token that went with it."""
+    """One call that was really made: the effect's (or step's) own arguments, its key, and the token that went with it."""
 
     arguments: dict[str, Any]
     key: str
@@ -89,34 +92,38 @@ class Act:
 
 @dataclass(frozen=True, slots=True)
 class Fake:
-    """What stands in for an effect's function. own_lookup: its declared lookups are asked, not this record."""
+    """What stands in for an effect's or a step's function. own_lookup: its declared lookups are asked, not this record."""
 
     fn: Callable[..., Any]
     takes_submission: bool
     own_lookup: bool
 
-    def call(self, submission: Submission, values: dict[str, Any]) -> Any:
+    def call(self, submission: Submission | None, values: dict[str, Any]) -> Any:
         """Its result, or an awaitable of it."""
         return self.fn(submission, **values) if self.takes_submission else self.fn(**values)
 
 
-def fake_of(effect: Effect, fn: Callable[..., Any], own_lookup: bool) -> Fake:
-    """The fake, checked against the effect's parameters. Raises `Misuse`."""
-    what = f"the fake of effect {effect.name}"
+def called(of: Effect | Step) -> str:
+    """Its name here: an effect and a step may bear the same."""
+    return of.name if isinstance(of, Effect) else f"step {of.name}"
+
+
+def fake_of(of: Effect | Step, fn: Callable[..., Any], own_lookup: bool) -> Fake:
+    """The fake, checked against the parameters of the effect, or step. Raises `Misuse`."""
+    kind = "effect" if isinstance(of, Effect) else "step"
+    what = f"the fake of {kind} {of.name}"
     if not callable(fn):
-        raise Misuse(f"{what} is {fn!r}; give a function with the effect's parameters: {effect.parameters.signature}")
+        raise Misuse(f"{what} is {fn!r}; give a function with the {kind}'s parameters: {of.parameters.signature}")
     parameters = list(inspect.signature(fn).parameters.values())
     first = parameters[0] if parameters else None
-    takes = first is not None and first.name not in effect.parameters.values and first.kind in (
+    takes = kind == "effect" and first is not None and first.name not in of.parameters.values and first.kind in (
         first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD,
     )  # fmt: skip
-    names = dict.fromkeys(effect.parameters.values)
+    names = dict.fromkeys(of.parameters.values)
     try:
         inspect.signature(fn).bind(*([None] if takes else []), **names)
     except TypeError as error:
-        raise Misuse(
-            f"{what} cannot be called as the effect is: {error}; its parameters are {effect.parameters.signature}"
-        ) from None
+        raise Misuse(f"{what} cannot be called as the {kind} is: {error}; its parameters are {of.parameters.signature}") from None
     return Fake(fn, takes, own_lookup)
 
 
@@ -130,20 +137,20 @@ class Stage:
         self._acts: dict[str, list[Act]] = {}
         self._lock = threading.Lock()
 
-    def will_crash(self, effect: Effect, at: Place) -> None:
+    def will_crash(self, of: Effect | Step, at: Place) -> None:
         """The next call of it that is not spoken for yet."""
         with self._lock:
-            self._crashes.setdefault(effect.name, deque()).append(at)
+            self._crashes.setdefault(called(of), deque()).append(at)
 
     def to_come(self) -> list[str]:
         """The crashes that have not happened."""
         with self._lock:
             return [f"{name} {place}" for name, places in sorted(self._crashes.items()) for place in places]
 
-    def sent(self, effect: Effect) -> list[Sent]:
+    def sent(self, of: Effect | Step) -> list[Sent]:
         """What was really called, in order."""
         with self._lock:
-            return [act.sent for act in self._acts.get(effect.name, [])]
+            return [act.sent for act in self._acts.get(called(of), [])]
 
     # --- effects ---
 
@@ -152,7 +159,7 @@ class Stage:
         fake = self.fakes.get(effect.name)
 
         async def acts_async(submission: Submission, /, **values: Any) -> Any:
-            with self._call(life, effect, fake, submission, values) as act:
+            with self._call(life, effect, fake, Sent(dict(values), submission.key, submission.token)) as act:
                 if not act.done:
                     result = fake.call(submission, values) if fake else effect.fn(submission, **values)
                     act.result = await result if inspect.isawaitable(result) else result
@@ -160,7 +167,7 @@ class Stage:
             return act.result
 
         def acts(submission: Submission, /, **values: Any) -> Any:
-            with self._call(life, effect, fake, submission, values) as act:
+            with self._call(life, effect, fake, Sent(dict(values), submission.key, submission.token)) as act:
                 if not act.done:
                     result = fake.call(submission, values) if fake else effect.fn(submission, **values)
                     act.result = asyncio.run(_await(result)) if inspect.isawaitable(result) else result
@@ -169,36 +176,51 @@ class Stage:
 
         return acts_async if effect.is_async else acts
 
+    def stepping(self, life: Life, step: Step, key: str, token: int) -> Callable[..., Any]:
+        """A function of the step's colour that plays one call of it."""
+        fake = self.fakes.get(called(step))
+
+        async def steps_async(**values: Any) -> Any:
+            with self._call(life, step, None, Sent(dict(values), key, token)):
+                result = fake.call(None, values) if fake else step.fn(**values)
+                return await result if inspect.isawaitable(result) else result
+
+        def steps(**values: Any) -> Any:
+            with self._call(life, step, None, Sent(dict(values), key, token)):
+                result = fake.call(None, values) if fake else step.fn(**values)
+                return asyncio.run(_await(result)) if inspect.isawaitable(result) else result
+
+        return steps_async if step.is_async else steps
+
     @contextlib.contextmanager
-    def _call(
-        self, life: Life, effect: Effect, fake: Fake | None, submission: Submission, values: dict[str, Any]
-    ) -> Iterator[Act]:
+    def _call(self, life: Life, of: Effect | Step, fake: Fake | None, sent: Sent) -> Iterator[Act]:
         """One call, from the intent on record to the outcome that is not yet, with the death that was asked for."""
+        what = called(of)
         if life.died.is_set:
             raise Died("its process died before the call")
-        place = self._crash(effect)
+        place = self._crash(what)
         if place == "before":
-            life.die(f"before the call of {effect.name}")
+            life.die(f"before the call of {what}")
         if place == "during":
             life.kill()  # the sender is gone, and what it has sent takes its course
-        act = self._remembered(effect, submission.key) if fake else None
+        act = self._remembered(of, sent.key) if fake and isinstance(of, Effect) else None
         if act is None:
-            act = self._note(effect, submission, values)
+            act = self._note(what, sent)
         try:
             yield act
         finally:
             if place is not None:
-                life.die(f"{place} the call of {effect.name}")
+                life.die(f"{place} the call of {what}")
 
-    def _crash(self, effect: Effect) -> Place | None:
+    def _crash(self, what: str) -> Place | None:
         with self._lock:
-            places = self._crashes.get(effect.name)
+            places = self._crashes.get(what)
             return places.popleft() if places else None
 
-    def _note(self, effect: Effect, submission: Submission, values: dict[str, Any]) -> Act:
-        act = Act(Sent(dict(values), submission.key, submission.token), self.clock.boot())
+    def _note(self, what: str, sent: Sent) -> Act:
+        act = Act(sent, self.clock.boot())
         with self._lock:
-            self._acts.setdefault(effect.name, []).append(act)
+            self._acts.setdefault(what, []).append(act)
         return act
 
     def _remembered(self, effect: Effect, key: str) -> Act | None:
@@ -294,6 +316,10 @@ class Life(Runtime):
         effect = self.effects.get(known.name) if known is not None else None
         return super().guarded(fn if effect is None else self._stage.acting(self, effect), attempt, doing, acting)
 
+    def stepping(self, step: Step, attempt: Attempt, key: str) -> Callable[..., Any]:
+        """A step's function, played."""
+        return self._stage.stepping(self, step, key, attempt.token)
+
     def lender(self, effect: Effect) -> Lends | None:
         """A fake writes nowhere."""
         return None if effect.name in self._stage.fakes else super().lender(effect)
@@ -330,11 +356,15 @@ def _answering(value: Any, is_async: bool) -> Callable[..., Any]:
     return answers_async if is_async else lambda **_: value
 
 
-def declared(effect: object, known: Registry[Effect]) -> Effect:
-    """The declaration behind an effect's function. Raises `Misuse`."""
-    found = cast(Effect | None, getattr(effect, "semel_effect", None))
-    if found is None:
-        raise Misuse(f"{getattr(effect, '__name__', effect)!r} is no effect; name one that @app.effect(...) has made")
-    if known.get(found.name) is not found:
-        raise Misuse(f"effect {found.name} belongs to another app than this harness's")
+def declared(of: object, app: App) -> Effect | Step:
+    """The declaration behind an effect's or a step's function. Raises `Misuse`."""
+    effect, step = getattr(of, "semel_effect", None), getattr(of, "semel_step", None)
+    if effect is None and step is None:
+        raise Misuse(
+            f"{getattr(of, '__name__', of)!r} is no effect and no step; name one that @app.effect(...) or @app.step() has made"
+        )
+    found = cast(Effect | Step, step if effect is None else effect)
+    known = app.declared_steps.get(found.name) if effect is None else app.declared_effects.get(found.name)
+    if known is not found:
+        raise Misuse(f"{'step' if effect is None else 'effect'} {found.name} belongs to another app than this harness's")
     return found
