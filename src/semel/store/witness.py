@@ -238,6 +238,11 @@ class Witness:
             "largest_ttl_ms": before.largest_ttl_ms if before and not self._fresh else info.largest_ttl_ms,
             "unfenced": info.unfenced or bool(before and before.unfenced),
         })  # fmt: skip
+        self._put(path, text)
+        self._written = text
+
+    def _put(self, path: Path, text: str) -> None:
+        """Durably, and all of it or nothing."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
@@ -246,7 +251,6 @@ class Witness:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
-            self._written = text
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)

@@ -1,0 +1,263 @@
+"""What befalls a world: clients, people, and the weather. All by the seed; after the storm only clients and people are left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import agents
+import semel
+from clockwork import Over
+from semel.engine.queue import Order
+from semel.errors import StoreUnavailable
+from semel.model import Delivery
+
+if TYPE_CHECKING:
+    from worlds import Machine, World
+
+ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
+STORM = (12.0, 35.0)  # seconds of faults
+CLOCK_BACK = 20.0  # seconds, all told, by which the wall clock is set back: less than `outside.CLOCKS`
+LOOK = 2.0  # how often it is looked whether all has ended
+
+
+class Happenings:
+    """The hands that move a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.random, self.count = world, world.random, world.counters
+        self.until = self.random.uniform(*STORM)
+        self.calm = self.done = False
+        self._set_back = 0.0
+        self._accepting = 0
+        self.copied: tuple[bytes, float] | None = None
+
+    def begin(self) -> None:
+        """Let it come."""
+        from worlds import Machine
+
+        world, draw = self.world, self.random
+        self.people = Machine(world, "people", "office", timer=False)
+        self.clients = Machine(world, "clients", "shop", timer=False)
+        self.tenants = ("acme",) if draw.random() < 0.6 else ("acme", "umbra")
+        self.orders = [self._order(i) for i in range(draw.randint(2, 6))]
+        world.people_lane = world.sim.spawn(self.people, "people", self._people)
+        world.sim.spawn(self.clients, "clients", self._clients)
+        weather: list[tuple[Callable[[], object], int]] = [
+            (self._kill, draw.choice((0, 1, 2, 4))), (self._freeze, draw.choice((0, 1, 3))), (self._away, draw.choice((0, 0, 1, 2))),
+            (self._jump, draw.choice((0, 0, 2))), (self._stop, draw.choice((0, 0, 1))),
+        ]  # fmt: skip
+        for happens, times in weather:
+            for _ in range(times):
+                world.sim.at(draw.uniform(0.5, self.until), happens)
+        if draw.random() < 0.2:
+            at = draw.uniform(1.0, self.until)
+            world.sim.at(at, self._copy)
+            world.sim.at(draw.uniform(at, self.until), self._restore)
+        world.sim.at(self.until, self._clear_up)
+
+    def over(self) -> bool:
+        return self.done
+
+    def _order(self, i: int) -> tuple[str, str, str, list[list[Any]]]:
+        draw = self.random
+        kind = draw.choice(("job", "job", "job", "thrifty", "chore"))
+        if kind == "chore":
+            plan: list[list[Any]] = [["ring", n] for n in range(draw.randint(1, 2))]
+        else:
+            plan = [[draw.choice(list(agents.EFFECTS)), draw.randint(1, 3)] for _ in range(draw.randint(1, 3))]
+            more = (["sleep", 2.0], ["wait", "go"], ["step", "a"], ["spend"], ["fail"])
+            for _ in range(draw.choice((0, 0, 1, 2))):
+                plan.insert(draw.randrange(len(plan) + 1), draw.choice(more))
+        return draw.choice(self.tenants), kind, f"k{i}", plan
+
+    # --- clients ---
+
+    def _clients(self) -> None:
+        """They enqueue, some of it twice; and again all that they know of, when the store went back."""
+        sim, draw = self.world.sim, self.random
+        app = self.world.app_of(self.clients)
+        self.world.people_app = app
+        told, known = 0, list[tuple[str, str, str, list[list[Any]]]]()
+        for order in self.orders:
+            sim.block(draw.uniform(0.0, self.until / len(self.orders) * 0.8))
+            known.append(order)
+            self._accept(app, order)
+            if draw.random() < 0.15:
+                self.count["delivered twice"] += 1
+                self._accept(app, draw.choice(known))
+        self._accepted = True
+        while True:
+            sim.block(1.0)
+            if self.world.restored > told:
+                told = self.world.restored
+                sim.block(draw.uniform(0.0, 6.0))
+                app = self.world.app_of(self.clients)
+                for order in known:
+                    self._accept(app, order)
+
+    _accepted = False
+
+    def _accept(self, app: semel.App, order: tuple[str, str, str, list[list[Any]]]) -> None:
+        tenant, kind, key, plan = order
+        for _ in range(50):
+            try:
+                app.accept(Order(tenant, kind, key, {"plan": plan}, "thrifty" if kind == "thrifty" else "default"))
+                return
+            except StoreUnavailable:
+                self.world.sim.block(1.0)
+                if not app.runtime.desk.store.still_here():
+                    app = self.world.app_of(self.clients)
+        raise AssertionError(f"{kind} {key} was not accepted in a minute")
+
+    # --- people ---
+
+    def _people(self) -> None:
+        """They look at what waits for them, and at the provider's books."""
+        sim, draw = self.world.sim, self.random
+        while True:
+            sim.block(draw.uniform(1.5, 4.0))
+            app = self.world.app_of(self.people)
+            try:
+                self._unknown(app)
+                self._pending(app)
+                self._tasks(app)
+            except StoreUnavailable:
+                self.count["people: the store did not answer"] += 1
+            finally:
+                app.close()
+
+    def _try(self, what: str, act: Callable[[], object]) -> None:
+        try:
+            act()
+            self.count[what] += 1
+        except (semel.Refused, semel.Misuse):
+            self.count[f"{what}: refused"] += 1
+
+    def _unknown(self, app: semel.App) -> None:
+        store, sim, draw = app.runtime.desk.store, self.world.sim, self.random
+        for row in store.unknown(None):
+            task = store.task(row.tenant, row.task)
+            waits = task is not None and task.delivery == Delivery.BLOCKED
+            if not waits and draw.random() > 0.2:
+                continue
+            effect = store.effect(row.tenant, row.key)
+            if effect is None:
+                continue
+            act = self.world.outside.books(row.key)
+            sim.block(draw.uniform(0.0, 2.0))
+            verdict: semel.Verdict = semel.Confirmed(act.result) if act else semel.NotFound()
+            stopped = all(m.dead or m.timer for m in self.world.gone.values())
+            said = "people: it happened" if act else "people: it did not happen"
+            self.world.story(f"people say of {row.key[:10]}, seen at {effect.version}: {said}")
+            self._try(said, lambda: app.review.resolve(
+                row.key, verdict, by="ann", seen=effect.version, process_stopped=stopped, tenant=row.tenant
+            ))  # fmt: skip
+
+    def _pending(self, app: semel.App) -> None:
+        for tenant in self.tenants:
+            for view in app.review.pending(tenant=tenant):
+                self.world.sim.block(self.random.uniform(0.0, 1.0))
+                if self.random.random() < 0.8:
+                    self._try("approvals", lambda: app.review.approve(view.key, by="ann", seen=view.version, tenant=tenant))
+                else:
+                    self._try("denials", lambda: app.review.deny(view.key, by="ann", seen=view.version, tenant=tenant))
+
+    def _tasks(self, app: semel.App) -> None:
+        store, draw = app.runtime.desk.store, self.random
+        for row in store.tasks(None):
+            ref: semel.Ref[Any] = semel.Ref(row.task, row.tenant, app=app)
+            if row.delivery == Delivery.DEAD_LETTERED and draw.random() < 0.1:
+                self._try("replays", lambda: app.review.replay(ref, by="ann"))
+            elif row.delivery not in ENDED and draw.random() < (0.0 if self.calm else 0.02):
+                self._try("cancels", lambda: app.review.cancel(ref, by="ann"))
+            elif row.delivery not in ENDED and draw.random() < 0.1:
+                self._try("signals", lambda: app.signal(ref, "go", {"n": 1}))
+        if not self.calm and draw.random() < 0.03:
+            self._try("pauses", lambda: app.review.pause(queue="default", by="ann"))
+            self.world.sim.block(draw.uniform(1.0, 4.0))
+            self._try("resumes", lambda: app.review.resume(queue="default", by="ann"))
+
+    # --- the weather ---
+
+    def _one(self) -> Machine | None:
+        there = [m for m in self.world.machines if not m.dead]
+        return self.random.choice(there) if there and not self.calm else None
+
+    def _kill(self) -> None:
+        if (machine := self._one()) is not None:
+            self.count["kills"] += 1
+            self.world.kill(machine)
+
+    def _freeze(self) -> None:
+        machine = self._one()
+        if machine is None or machine.frozen:
+            return
+        long = self.random.uniform(0.1, 2.5) if self.random.random() < 0.5 else self.random.uniform(3.0, 14.0)
+        self.count["freezes"] += 1
+        self.world.story(f"{machine.name} is frozen for {long:.2f} s")
+        machine.frozen = True
+        self.world.sim.at(self.world.sim.now + long, lambda: self._thaw(machine))
+
+    def _thaw(self, machine: Machine) -> None:
+        if machine.frozen and not machine.dead:
+            self.count["wakes"] += 1
+            self.world.story(f"{machine.name} wakes")
+        self.world.sim.thaw(machine)
+
+    def _away(self) -> None:
+        long = self.random.choice((0.3, 2.0, 6.0))
+        self.world.story(f"the store is away for {long} s")
+        self.count["times that the store was away"] += 1
+        self.world.away_until = self.world.sim.now + long
+
+    def _jump(self) -> None:
+        by = self.random.uniform(-12.0, 30.0)
+        if by < 0:
+            by = max(by, self._set_back - CLOCK_BACK)
+            self._set_back -= by
+        self.count["clock jumps"] += 1
+        self.world.story(f"the wall clock jumps by {by:.1f} s")
+        self.world.offset += by
+
+    def _stop(self) -> None:
+        machine = self._one()
+        if machine is not None and machine.worker is not None and not machine.frozen:
+            worker = machine.worker
+            self.world.story(f"{machine.name} is told to stop")
+            self.world.sim.spawn(machine, "signal", worker.stop)
+
+    def _copy(self) -> None:
+        self.world.story("the store is copied")
+        self.copied = self.world.base._writer.raw.serialize("main"), self.world.sim.now
+
+    def _restore(self) -> None:
+        """The copy takes the store's place: under the same name, or in the very file."""
+        assert self.copied is not None
+        self.count["restores"] += 1
+        self.world.restored += 1
+        self.world.base._writer.raw.deserialize("main", self.copied[0])
+        if self.random.random() < 0.5:
+            self.world.file += 1
+        self.world.story(f"the store is restored as it was at {self.copied[1]:.3f}")
+
+    def _clear_up(self) -> None:
+        self.world.story("the storm is over")
+        self.calm = True
+        self.world.outside.faults, self.world.away_until, self.world.slowness = 0.0, -1.0, 0.0
+        for machine in list(self.world.machines):
+            self._thaw(machine)
+        self._look()
+
+    def _look(self) -> None:
+        store = self.world.base
+        sizes = store.sizes()
+        tasks = store.counts(None)["delivery"]
+        ended = all(state in ENDED for state, count in tasks.items() if count)
+        if self._accepted and ended and not (sizes["ready"] or sizes["inflight"] or sizes["unknown"]):
+            self.done = True
+            return
+        self.world.sim.at(self.world.sim.now + LOOK, self._look)
+
+
+__all__ = ["Happenings", "Over"]
