@@ -29,7 +29,7 @@ class Happenings:
         self.until = self.random.uniform(*STORM)
         self.calm = self.done = False
         self._set_back = 0.0
-        self._accepting = 0
+        self._accepted, self._told = False, 0
         self.copied: tuple[bytes, float] | None = None
 
     def begin(self) -> None:
@@ -78,7 +78,7 @@ class Happenings:
         sim, draw = self.world.sim, self.random
         app = self.world.app_of(self.clients)
         self.world.people_app = app
-        told, known = 0, list[tuple[str, str, str, list[list[Any]]]]()
+        known = list[tuple[str, str, str, list[list[Any]]]]()
         for order in self.orders:
             sim.block(draw.uniform(0.0, self.until / len(self.orders) * 0.8))
             known.append(order)
@@ -89,14 +89,12 @@ class Happenings:
         self._accepted = True
         while True:
             sim.block(1.0)
-            if self.world.restored > told:
-                told = self.world.restored
+            if (restored := self.world.restored) > self._told:
                 sim.block(draw.uniform(0.0, 6.0))
                 app = self.world.app_of(self.clients)
                 for order in known:
                     self._accept(app, order)
-
-    _accepted = False
+                self._told = restored
 
     def _accept(self, app: semel.App, order: tuple[str, str, str, list[list[Any]]]) -> None:
         tenant, kind, key, plan = order
@@ -106,8 +104,7 @@ class Happenings:
                 return
             except StoreUnavailable:
                 self.world.sim.block(1.0)
-                if not app.runtime.desk.store.still_here():
-                    app = self.world.app_of(self.clients)
+                app = self.world.app_of(self.clients)
         raise AssertionError(f"{kind} {key} was not accepted in a minute")
 
     # --- people ---
@@ -144,10 +141,18 @@ class Happenings:
             effect = store.effect(row.tenant, row.key)
             if effect is None:
                 continue
-            act = self.world.outside.books(row.key)
             sim.block(draw.uniform(0.0, 2.0))
+            if self.world.outside.under_way[row.key]:
+                continue  # settle is not over: whoever looks now looks too early
+            act = self.world.outside.books(row.key)
             verdict: semel.Verdict = semel.Confirmed(act.result) if act else semel.NotFound()
-            stopped = all(m.dead or m.timer for m in self.world.gone.values())
+            at_large = [m for m in self.world.gone.values() if not (m.dead or m.timer)]
+            if act is None and at_large and (self.calm or draw.random() < 0.2):
+                self.count["people: stopped what nothing can fence"] += 1
+                while at_large:
+                    self.world.kill(at_large.pop(), "by people")
+                continue  # and look again
+            stopped = not at_large
             said = "people: it happened" if act else "people: it did not happen"
             self.world.story(f"people say of {row.key[:10]}, seen at {effect.version}: {said}")
             self._try(said, lambda: app.review.resolve(
@@ -254,7 +259,8 @@ class Happenings:
         sizes = store.sizes()
         tasks = store.counts(None)["delivery"]
         ended = all(state in ENDED for state, count in tasks.items() if count)
-        if self._accepted and ended and not (sizes["ready"] or sizes["inflight"] or sizes["unknown"]):
+        heard = self._accepted and self._told == self.world.restored
+        if heard and ended and not (sizes["ready"] or sizes["inflight"] or sizes["unknown"]):
             self.done = True
             return
         self.world.sim.at(self.world.sim.now + LOOK, self._look)

@@ -55,6 +55,7 @@ class Outside:
         self.acts: list[Act] = []
         self.by_key: dict[str, list[Act]] = {}
         self.declined: set[str] = set()
+        self.under_way: Counter[str] = Counter()  # requests that may still be acted upon
 
     def chance(self, share: float) -> bool:
         return self.sim.random.random() < share * self.faults
@@ -78,10 +79,12 @@ class Outside:
             return
         if self.chance(0.15):
             delay = draw.uniform(0.3, LATE)
+        self.under_way[request.key] += 1
         self.sim.at(self.sim.now + delay, lambda: self.arrive(request))
 
     def arrive(self, request: Request) -> None:
         """The provider has it now."""
+        self.under_way[request.key] -= 1
         if request.proc.dead:
             self.counters["late acts"] += 1
         result = self.act(request)

@@ -49,7 +49,7 @@ def play(first: int, last: int, *, tell: bool = False, stop: bool = True) -> Pla
                 except Spinning as error:
                     wrong = [f"SPINNING: {error}"]
                 except Exception as error:
-                    where = "".join(traceback.format_exception(error)[-3:])
+                    where = "".join(traceback.format_exception(error)[-8:])
                     wrong = [f"BROKEN: {type(error).__name__}: {error}\n{where}"]
                 found.seeds += 1
                 found.steps += world.sim.steps

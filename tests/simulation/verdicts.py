@@ -9,6 +9,7 @@ import agents
 from happenings import ENDED
 from semel.machine import effects as e
 from semel.machine import journal, projection, tasks
+from semel.machine.projection import EffectRow
 
 if TYPE_CHECKING:
     from worlds import World
@@ -104,12 +105,18 @@ def agreed(world: World) -> list[str]:
     for row in rows:
         if row.state == "confirmed" and row.key not in books:
             wrong.append(f"GUESS: {row.name} {row.key} is confirmed and never happened")
-        if row.state != "confirmed" and row.key in books:
+        if row.state != "confirmed" and row.key in books and not (world.restored and _only_asked(world, row)):
             wrong.append(f"GUESS: {row.name} {row.key} is {row.state} and happened")
     known = {row.key for row in rows}
     if not world.restored:
         wrong += [f"UNRECORDED: {key} happened and is on no record" for key in books if key not in known]
     return wrong
+
+
+def _only_asked(world: World, row: EffectRow) -> bool:
+    """Of what the store has forgotten only the question is on record again: it comes before any doubt, and nothing was sent."""
+    events = [journal.event_of(one.kind, one.body) for one in world.base.rows(row.tenant, row.stream)]
+    return not any(isinstance(event, journal.Intended | journal.Assumed) and event.key == row.key for event in events)
 
 
 def digest(world: World) -> str:

@@ -116,6 +116,8 @@ class SimStore:
     def _reach(self) -> None:
         """Some time may pass, in which much may happen; and then the store may be away."""
         here = self.world.sim
+        if self.world.committing:  # what decides within a transaction reads what that holds
+            return
         if here.lane is not None:
             if here.random.random() < self.world.slowness:
                 here.block(here.random.choice((0.001, 0.01, 0.1, 0.3)))
@@ -138,8 +140,11 @@ class SimStore:
         self._reach()
         if not self.still_here():
             raise StoreUnavailable("the store was replaced while it was open")
-        self.base._passed = self._passed
-        outcomes = self.base.commit(units)
+        self.base._passed, self.world.committing = self._passed, True
+        try:
+            outcomes = self.base.commit(units)
+        finally:
+            self.world.committing = False
         if self.world.outside.chance(0.03):
             self.world.counters["commits: reply lost"] += 1
             raise StoreUnavailable("the reply was lost")
@@ -206,6 +211,7 @@ class World:
         self.file = 0
         self.away_until, self.slowness, self.offset = -1.0, 0.0, 0.0
         self.people_lane: Any = None
+        self.committing = False
         self.machines: list[Machine] = []
         self.gone: dict[int, Machine] = {}
         self.orders: list[tuple[str, str, str, list[list[Any]]]] = []  # what clients have had accepted: tenant, kind, key, plan
