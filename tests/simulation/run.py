@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
+if not os.environ.get("PYTHONPATH"):  # else it says which source is played
+    sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from play import play  # noqa: E402
+from sim_play import play
 
 
 def main() -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING
 
-import agents
-from happenings import ENDED
+from sim_happenings import ENDED
+
 from semel.machine import effects as e
 from semel.machine import journal, projection, tasks
 from semel.machine.projection import EffectRow
 
 if TYPE_CHECKING:
-    from worlds import World
+    from sim_worlds import World
 
 
 def verdicts(world: World) -> list[str]:
@@ -38,13 +38,17 @@ def whole(world: World) -> list[str]:
     wrong = []
     for tenant, stream in streams(world):
         rows = world.base.rows(tenant, stream)
+        world.counters.update(f"row {row.kind}" for row in rows)
+        for event in (journal.event_of(row.kind, row.body) for row in rows):
+            if isinstance(event, journal.Found) and event.verdict == "not_found":
+                world.counters["people: not_found believed" if event.how == "person" else "lookups: not_found believed"] += 1
         if (broken := journal.broken(rows)) is not None:
             wrong.append(f"the chain of {stream} is broken: {broken}")
             continue
         if tenant == "" or stream == "declared":
             continue
         if rows[0].kind == journal.Enqueued.kind:
-            task = _walked(rows, wrong)
+            task = _walked(world, rows, wrong)
             tables = projection.of_task(tenant, None, task, list(task.effects))
         else:
             tables = projection.of_key(tenant, stream, tasks.Key(), tasks.fold_key(rows))
@@ -53,7 +57,7 @@ def whole(world: World) -> list[str]:
     return wrong
 
 
-def _walked(rows: list[journal.Row], wrong: list[str]) -> tasks.Task:
+def _walked(world: World, rows: list[journal.Row], wrong: list[str]) -> tasks.Task:
     """The task, row by row: no intent while another effect is unknown; tokens rise; nothing opaque is sent twice."""
     task, token = tasks.Task(), -1
     for row in rows:
@@ -61,6 +65,8 @@ def _walked(rows: list[journal.Row], wrong: list[str]) -> tasks.Task:
         if isinstance(event, journal.Intended):
             if not task.unknown <= {event.key}:
                 wrong.append(f"INVARIANT: row {row.seq} of {row.stream} intends {event.key} while {set(task.unknown)} is unknown")
+            world.counters["sent again"] += event.n > 1
+            world.counters["row unfenced submissions"] += bool(event.unfenced)
             _sent_again(task.effects.get(event.key), event, wrong)
         if isinstance(event, journal.Claimed):
             if event.token <= token:
@@ -128,6 +134,3 @@ def digest(world: World) -> str:
     found.update(repr([(a.key, a.at, a.sender) for a in world.outside.acts]).encode())
     found.update(repr((world.sim.steps, world.sim.now, sorted(world.counters.items()))).encode())
     return found.hexdigest()[:16]
-
-
-OPAQUE = agents.OPAQUE

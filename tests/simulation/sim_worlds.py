@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import agents
+import sim_agents
+from sim_clockwork import SIM, Loop, Over, Proc, Sim, Threading, Time, sim
+from sim_outside import Outside
+
 import semel
-from clockwork import SIM, Loop, Over, Proc, Sim, Threading, Time, sim
-from outside import Outside
 from semel import app as apps
 from semel import worker as workers
 from semel.engine import arrival, attempt, drive, ledger, queue, runtime, session, standing
 from semel.engine.clock import Clock
 from semel.engine.runtime import Runtime
 from semel.errors import StoreUnavailable
-from semel.model import Delivery
 from semel.store import passed, witness, writer
 from semel.store.contract import StoreInfo
 from semel.store.sqlite import SQLite
@@ -29,10 +29,9 @@ from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog
 
 TTL = 4.0
-STORM = 40.0  # seconds of faults at most; then the weather is fine
+LARGEST_TTL_MS = 5000
 HORIZON = 900.0  # by then everything has ended
 EPOCH_MS = 1_700_000_000_000
-ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
 
 
 class Machine(Proc):
@@ -179,8 +178,8 @@ def _through(name: str) -> Callable[..., Any]:
 
 
 for _name in (
-    "permit_ttl", "note_unfenced", "missing", "highest_at", "open_session", "fence", "sessions", "session", "head", "rows", "task",
-    "find_task", "tasks", "ages", "effect", "effects", "unknown", "held", "orphans", "counts", "tally", "next_due", "foreign",
+    "permit_ttl", "note_unfenced", "missing", "highest_at", "open_session", "fence", "sessions", "session", "head", "rows",
+    "task", "find_task", "tasks", "ages", "effect", "effects", "unknown", "held", "orphans", "counts", "tally", "next_due", "foreign",
     "streams", "heads", "holds", "sizes", "changed",
 ):  # fmt: skip
     setattr(SimStore, _name, _through(_name))
@@ -214,10 +213,7 @@ class World:
         self.committing = False
         self.machines: list[Machine] = []
         self.gone: dict[int, Machine] = {}
-        self.orders: list[tuple[str, str, str, list[list[Any]]]] = []  # what clients have had accepted: tenant, kind, key, plan
-        self.stormy = True
         self.restored = 0
-        self.copy: tuple[bytes, int] | None = None
         self._pids = 100
         self._started = 0
         self.errors: list[str] = []
@@ -249,8 +245,8 @@ class World:
     def app_of(self, machine: Machine, created: bool = False) -> semel.App:
         """The agents' code, in this process."""
         app = semel.App("sqlite:///:memory:", tenant=None)
-        app.declared_effects, app.declared_steps = agents.app.declared_effects, agents.app.declared_steps
-        app.declared_tasks = agents.app.declared_tasks
+        app.declared_effects, app.declared_steps = sim_agents.app.declared_effects, sim_agents.app.declared_steps
+        app.declared_tasks = sim_agents.app.declared_tasks
         app._stage = lambda: SimRuntime(machine, app.declared_effects, created)
         machine.app = app
         return app
@@ -312,7 +308,7 @@ class World:
 
     def play(self) -> None:
         """All of it: the storm, and the calm in which everything must end."""
-        from happenings import Happenings
+        from sim_happenings import Happenings
 
         draw = self.random
         self._none_yet = draw.random() < 0.8
@@ -392,8 +388,7 @@ class Complaints(logging.Handler):
 @contextlib.contextmanager
 def in_virtual_time() -> Iterator[None]:
     """The shipped modules have this folder's threads, clock and chance, and give them back."""
-    threaded = (app_module := apps, writer, ledger, session, standing, runtime, drive, witness, attempt)
-    assert app_module
+    threaded = (apps, writer, ledger, session, standing, runtime, drive, witness, attempt)
     patches: list[tuple[Any, str, Any]] = [(module, "threading", Threading) for module in threaded]
     patches += [(module, "time", Time) for module in (writer, session, standing, drive, witness)]
     patches += [(module, "uuid_utils", _Random) for module in (queue, session, arrival)]
@@ -403,7 +398,7 @@ def in_virtual_time() -> Iterator[None]:
         (session, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),
         (arrival, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),
         (runtime, "Witness", lambda info, missing: SimWitness(info, missing, _machine())),
-        (workers, "POLL_SECONDS", 0.4), (workers, "IDLE_POLL_SECONDS", 0.8), (workers, "LOOK_SECONDS", 1.5),
+        (workers, "POLL_SECONDS", 0.7), (workers, "IDLE_POLL_SECONDS", 1.0), (workers, "LOOK_SECONDS", 2.0),
         (workers, "GRACE_SECONDS", 3.0), (workers, "GIVE_BACK_SECONDS", 2.0),
     ]  # fmt: skip
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
@@ -439,6 +434,7 @@ def empty_store() -> SQLite:
         meta = {"id": "store", "application": "application", "epoch": str(EPOCH_MS // 1000 - 1000)}
         for name, value in meta.items():
             base._writer.raw.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
+        base.permit_ttl(LARGEST_TTL_MS)
         IMAGE.append((base, base._writer.raw.serialize("main")))
     base, image = IMAGE[0]
     base._writer.raw.deserialize("main", image)
@@ -452,13 +448,13 @@ def world_of(seed: int, *, tell: bool = False) -> Iterator[World]:
     world = World(seed, empty_store(), tell=tell)
     SIM.append(world.sim)
     WORLD.append(world)
-    agents.OUTSIDE.append(world.outside)
+    sim_agents.OUTSIDE.append(world.outside)
     if tell:
         logging.getLogger("semel").setLevel(logging.WARNING)
     try:
         yield world
     finally:
         world.close()
-        agents.OUTSIDE.pop()
+        sim_agents.OUTSIDE.pop()
         WORLD.pop()
         SIM.pop()

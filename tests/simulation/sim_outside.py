@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sim_clockwork import Proc, Sim, sim
+
 import semel
-from clockwork import Proc, Sim, sim
 
 LATE = 3.0  # seconds: a request that was sent is acted upon within so long, or never
 LAG = 1.0  # seconds: what was done is found within so long

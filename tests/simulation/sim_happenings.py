@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import agents
+import sim_agents
+
 import semel
-from clockwork import Over
 from semel.engine.queue import Order
 from semel.errors import StoreUnavailable
 from semel.model import Delivery
 
 if TYPE_CHECKING:
-    from worlds import Machine, World
+    from sim_worlds import Machine, World
 
 ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
-STORM = (12.0, 35.0)  # seconds of faults
-CLOCK_BACK = 20.0  # seconds, all told, by which the wall clock is set back: less than `outside.CLOCKS`
+STORM = (8.0, 20.0)  # seconds of faults
+CLOCK_BACK = 20.0  # seconds, all told, by which the wall clock is set back: less than `sim_outside.CLOCKS`
 LOOK = 2.0  # how often it is looked whether all has ended
 
 
@@ -34,18 +34,19 @@ class Happenings:
 
     def begin(self) -> None:
         """Let it come."""
-        from worlds import Machine
+        from sim_worlds import Machine
 
         world, draw = self.world, self.random
         self.people = Machine(world, "people", "office", timer=False)
         self.clients = Machine(world, "clients", "shop", timer=False)
         self.tenants = ("acme",) if draw.random() < 0.6 else ("acme", "umbra")
+        self.count["tasks of two tenants"] += len(self.tenants) - 1
         self.orders = [self._order(i) for i in range(draw.randint(2, 6))]
         world.people_lane = world.sim.spawn(self.people, "people", self._people)
         world.sim.spawn(self.clients, "clients", self._clients)
         weather: list[tuple[Callable[[], object], int]] = [
-            (self._kill, draw.choice((0, 1, 2, 4))), (self._freeze, draw.choice((0, 1, 3))), (self._away, draw.choice((0, 0, 1, 2))),
-            (self._jump, draw.choice((0, 0, 2))), (self._stop, draw.choice((0, 0, 1))),
+            (self._kill, draw.choice((0, 1, 2, 4))), (self._freeze, draw.choice((0, 1, 3))),
+            (self._away, draw.choice((0, 0, 1, 2))), (self._jump, draw.choice((0, 0, 2))), (self._stop, draw.choice((0, 0, 1))),
         ]  # fmt: skip
         for happens, times in weather:
             for _ in range(times):
@@ -65,7 +66,7 @@ class Happenings:
         if kind == "chore":
             plan: list[list[Any]] = [["ring", n] for n in range(draw.randint(1, 2))]
         else:
-            plan = [[draw.choice(list(agents.EFFECTS)), draw.randint(1, 3)] for _ in range(draw.randint(1, 3))]
+            plan = [[draw.choice(list(sim_agents.EFFECTS)), draw.randint(1, 3)] for _ in range(draw.randint(1, 3))]
             more = (["sleep", 2.0], ["wait", "go"], ["step", "a"], ["spend"], ["fail"])
             for _ in range(draw.choice((0, 0, 1, 2))):
                 plan.insert(draw.randrange(len(plan) + 1), draw.choice(more))
@@ -100,7 +101,7 @@ class Happenings:
         tenant, kind, key, plan = order
         for _ in range(50):
             try:
-                app.accept(Order(tenant, kind, key, {"plan": plan}, "thrifty" if kind == "thrifty" else "default"))
+                app.accept(Order(tenant, kind, key, {"plan": plan}, "default"))
                 return
             except StoreUnavailable:
                 self.world.sim.block(1.0)
@@ -112,24 +113,33 @@ class Happenings:
     def _people(self) -> None:
         """They look at what waits for them, and at the provider's books."""
         sim, draw = self.world.sim, self.random
+        app: semel.App | None = None
         while True:
             sim.block(draw.uniform(1.5, 4.0))
-            app = self.world.app_of(self.people)
             try:
+                if app is None:
+                    app = self.world.app_of(self.people)
                 self._unknown(app)
                 self._pending(app)
                 self._tasks(app)
             except StoreUnavailable:
                 self.count["people: the store did not answer"] += 1
-            finally:
+                app = None
+            if app is not None and draw.random() < 0.1:
                 app.close()
+                app = None
 
-    def _try(self, what: str, act: Callable[[], object]) -> None:
+    def _try(self, what: str, act: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         try:
-            act()
+            act(*args, by="ann", **kwargs)
             self.count[what] += 1
-        except (semel.Refused, semel.Misuse):
+        except semel.Refused as error:
             self.count[f"{what}: refused"] += 1
+            self.count["people: stale views"] += error.code == "stale_view"
+        except semel.Misuse:
+            if not self.world.restored:  # what they have seen may be gone
+                raise
+            self.count["people: what they saw is gone"] += 1
 
     def _unknown(self, app: semel.App) -> None:
         store, sim, draw = app.runtime.desk.store, self.world.sim, self.random
@@ -155,33 +165,35 @@ class Happenings:
             stopped = not at_large
             said = "people: it happened" if act else "people: it did not happen"
             self.world.story(f"people say of {row.key[:10]}, seen at {effect.version}: {said}")
-            self._try(said, lambda: app.review.resolve(
-                row.key, verdict, by="ann", seen=effect.version, process_stopped=stopped, tenant=row.tenant
-            ))  # fmt: skip
+            word = {"seen": effect.version, "process_stopped": stopped, "tenant": row.tenant}
+            self._try(said, app.review.resolve, row.key, verdict, **word)
 
     def _pending(self, app: semel.App) -> None:
         for tenant in self.tenants:
             for view in app.review.pending(tenant=tenant):
                 self.world.sim.block(self.random.uniform(0.0, 1.0))
                 if self.random.random() < 0.8:
-                    self._try("approvals", lambda: app.review.approve(view.key, by="ann", seen=view.version, tenant=tenant))
+                    self._try("approvals", app.review.approve, view.key, seen=view.version, tenant=tenant)
                 else:
-                    self._try("denials", lambda: app.review.deny(view.key, by="ann", seen=view.version, tenant=tenant))
+                    self._try("denials", app.review.deny, view.key, seen=view.version, tenant=tenant)
 
     def _tasks(self, app: semel.App) -> None:
         store, draw = app.runtime.desk.store, self.random
         for row in store.tasks(None):
             ref: semel.Ref[Any] = semel.Ref(row.task, row.tenant, app=app)
             if row.delivery == Delivery.DEAD_LETTERED and draw.random() < 0.1:
-                self._try("replays", lambda: app.review.replay(ref, by="ann"))
+                self._try("replays", app.review.replay, ref)
             elif row.delivery not in ENDED and draw.random() < (0.0 if self.calm else 0.02):
-                self._try("cancels", lambda: app.review.cancel(ref, by="ann"))
+                self._try("cancels", app.review.cancel, ref)
             elif row.delivery not in ENDED and draw.random() < 0.1:
-                self._try("signals", lambda: app.signal(ref, "go", {"n": 1}))
+                self._try("signals", self._signal, app, ref)
         if not self.calm and draw.random() < 0.03:
-            self._try("pauses", lambda: app.review.pause(queue="default", by="ann"))
+            self._try("pauses", app.review.pause, queue="default")
             self.world.sim.block(draw.uniform(1.0, 4.0))
-            self._try("resumes", lambda: app.review.resume(queue="default", by="ann"))
+            self._try("resumes", app.review.resume, queue="default")
+
+    def _signal(self, app: semel.App, ref: semel.Ref[Any], *, by: str) -> None:
+        app.signal(ref, "go", {"by": by})
 
     # --- the weather ---
 
@@ -242,8 +254,9 @@ class Happenings:
         self.count["restores"] += 1
         self.world.restored += 1
         self.world.base._writer.raw.deserialize("main", self.copied[0])
-        if self.random.random() < 0.5:
-            self.world.file += 1
+        replaced = self.random.random() < 0.5
+        self.world.file += replaced
+        self.count[f"restores {'under the same name' if replaced else 'in the very file'}"] += 1
         self.world.story(f"the store is restored as it was at {self.copied[1]:.3f}")
 
     def _clear_up(self) -> None:
@@ -264,6 +277,3 @@ class Happenings:
             self.done = True
             return
         self.world.sim.at(self.world.sim.now + LOOK, self._look)
-
-
-__all__ = ["Happenings", "Over"]

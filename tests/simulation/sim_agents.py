@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from sim_outside import SETTLE, WITHIN, Outside, call, call_here, look
+
 import semel
-from outside import SETTLE, WITHIN, Outside, call, call_here, look
 
 OUTSIDE: list[Outside] = []  # of the world that runs
 
@@ -123,7 +124,7 @@ async def job(plan: list[list[Any]]) -> list[str]:
     return await job_of(plan)
 
 
-@app.task(retry=RETRY, queue="thrifty", limits=semel.Limits(effects=2, usd="1"))
+@app.task(retry=RETRY, limits=semel.Limits(effects=2, usd="1"))
 async def thrifty(plan: list[list[Any]]) -> list[str]:
     return await job_of(plan)
 
