@@ -411,6 +411,9 @@ GUARDS = (
           "changed = await self._asked(store.changed)\n",
           "changed = await self._asked(store.changed)\n            self._store_away = False\n", START),
     # --- restore ---
+    Guard("R19 a task that the store forgot is told of as such", "engine/ledger.py",
+          "            if not rows:\n                raise StoreUnavailable(f\"the store went back: it holds",
+          "            if False:\n                raise StoreUnavailable(f\"the store went back: it holds", ("tests/engine/test_forgotten_task.py",)),
     Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
     Guard("R19 a row that is another is missing", "store/contract.py",
           "if seen.row is not None and hash_there != seen.row[3]:", "if seen.row is not None and hash_there is None:", ARRIVAL),
