@@ -30,7 +30,7 @@ class Happenings:
         self.calm = self.done = False
         self._set_back = 0.0
         self._accepted, self._told = False, 0
-        self.copied: tuple[bytes, float] | None = None
+        self.copied = 0.0
 
     def begin(self) -> None:
         """Let it come."""
@@ -246,18 +246,17 @@ class Happenings:
 
     def _copy(self) -> None:
         self.world.story("the store is copied")
-        self.copied = self.world.base._writer.raw.serialize("main"), self.world.sim.now
+        self.copied = self.world.sim.now
+        self.world.copy()
 
     def _restore(self) -> None:
-        """The copy takes the store's place: under the same name, or in the very file."""
-        assert self.copied is not None
+        """As people do it: under the same name, or into the very file."""
         self.count["restores"] += 1
         self.world.restored += 1
-        self.world.base._writer.raw.deserialize("main", self.copied[0])
         replaced = self.random.random() < 0.5
-        self.world.file += replaced
+        self.world.restore(replaced=replaced)
         self.count[f"restores {'under the same name' if replaced else 'in the very file'}"] += 1
-        self.world.story(f"the store is restored as it was at {self.copied[1]:.3f}")
+        self.world.story(f"the store is restored as it was at {self.copied:.3f}{', under the same name' if replaced else ''}")
 
     def _clear_up(self) -> None:
         self.world.story("the storm is over")

@@ -14,6 +14,7 @@ from sim_clockwork import Spinning
 from sim_verdicts import digest, verdicts
 from sim_worlds import in_virtual_time, world_of
 
+ON_FILE = 20  # one world in so many has its store on a file
 COLLECTED = 25  # seeds between two collections
 
 
@@ -61,7 +62,7 @@ def play(first: int, last: int, *, tell: bool = False, stop: bool = True) -> Pla
     found = Played()
     with in_virtual_time(), rarely_collected():
         for seed in range(first, last):
-            with world_of(seed, tell=tell) as world:
+            with world_of(seed, tell=tell, on_file=seed % ON_FILE == ON_FILE - 1) as world:
                 try:
                     world.play()
                     wrong = verdicts(world)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import sim_agents
 from sim_clockwork import SIM, Loop, Over, Proc, Sim, Threading, Time, sim
 from sim_outside import Outside
@@ -107,7 +109,8 @@ class SimStore:
     """One process's handle of the world's store: it may be away, slow, or answer to nobody any more."""
 
     def __init__(self, world: World, created: bool) -> None:
-        self.world, self.base, self.created = world, world.base, created
+        self.world, self.created = world, created
+        self.base = world.open_file() if world.folder else world.base
         self.file = world.file  # which incarnation of the file it has open
         self.info = self.base.reread()
         self._passed = passed.Passed(Time.monotonic)
@@ -133,11 +136,11 @@ class SimStore:
         return self.info
 
     def still_here(self) -> bool:
-        return self.file == self.world.file
+        return self.base.still_here() if self.world.folder else self.file == self.world.file
 
     def commit(self, units: Any) -> Any:
         self._reach()
-        if not self.still_here():
+        if not (self.world.folder or self.still_here()):
             raise StoreUnavailable("the store was replaced while it was open")
         self.base._passed, self.world.committing = self._passed, True
         try:
@@ -151,7 +154,7 @@ class SimStore:
 
     def beat(self, *args: Any) -> bool:
         self._reach()
-        if not self.still_here():
+        if not (self.world.folder or self.still_here()):
             return False
         beaten = self.base.beat(*args)
         if self.world.outside.chance(0.03):
@@ -170,7 +173,7 @@ class SimStore:
 def _through(name: str) -> Callable[..., Any]:
     def call(self: SimStore, *args: Any, **kwargs: Any) -> Any:
         self._reach()
-        if self.file != self.world.file:
+        if self.file != self.world.file and not self.world.folder:
             raise StoreUnavailable("the store was replaced while it was open")
         return getattr(self.base, name)(*args, **kwargs)
 
@@ -199,8 +202,10 @@ class SimRuntime(Runtime):
 class World:
     """A seed's world. story: whether it is told."""
 
-    def __init__(self, seed: int, base: SQLite, *, tell: bool = False) -> None:
-        self.seed, self.base = seed, base
+    def __init__(self, seed: int, folder: Path | None, *, tell: bool = False) -> None:
+        self.seed, self.folder = seed, folder
+        self.handles: list[SQLite] = []
+        self.base = self.open_file() if folder else empty_store()
         self.sim = Sim(seed)
         self.random = self.sim.random
         self.counters: Counter[str] = Counter()
@@ -214,6 +219,7 @@ class World:
         self.machines: list[Machine] = []
         self.gone: dict[int, Machine] = {}
         self.restored = 0
+        self.copied = b""
         self._pids = 100
         self._started = 0
         self.errors: list[str] = []
@@ -221,6 +227,42 @@ class World:
     def story(self, line: str) -> None:
         if self.tell:
             self.lines.append(f"{self.sim.now:9.3f}  {line}")
+
+    # --- the store ---
+
+    def open_file(self) -> SQLite:
+        """One more process has the store's file open."""
+        self.handles.append(SQLite(str(self.path)))
+        return self.handles[-1]
+
+    @property
+    def path(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "agent.db"
+
+    def copy(self) -> None:
+        """A backup."""
+        if self.folder:
+            target = apsw.Connection(str(self.folder / "copy.db"))
+            copied(self.base._writer.raw, target)
+            target.close()
+        else:
+            self.copied = self.base._writer.raw.serialize("main")
+
+    def restore(self, *, replaced: bool) -> None:
+        """The backup takes the store's place: under its name, or in the very file that all have open."""
+        self.file += replaced
+        if not self.folder:
+            self.base._writer.raw.deserialize("main", self.copied)
+        elif replaced:
+            (self.folder / "copy.db").rename(self.path)
+            for suffix in ("-wal", "-shm"):
+                Path(f"{self.path}{suffix}").unlink()
+            self.base = self.open_file()
+        else:
+            source = apsw.Connection(str(self.folder / "copy.db"))
+            copied(source, self.base._writer.raw)
+            source.close()
 
     def next_pid(self) -> int:
         self._pids += 1
@@ -325,6 +367,8 @@ class World:
 
     def close(self) -> None:
         self.sim.end()
+        for handle in self.handles:
+            handle.close()
 
 
 class _Random:
@@ -424,11 +468,17 @@ def in_virtual_time() -> Iterator[None]:
         quiet.setLevel(levels[2])
 
 
+def copied(source: apsw.Connection, target: apsw.Connection) -> None:
+    """All of a database, in one step."""
+    with target.backup("main", source, "main") as backup:
+        backup.step()
+
+
 IMAGE: list[tuple[SQLite, bytes]] = []
 
 
-def empty_store() -> SQLite:
-    """A new store in memory: the image of one that was made once."""
+def image() -> tuple[SQLite, bytes]:
+    """A store in memory that was made once, and what it looked like then."""
     if not IMAGE:
         base = SQLite(":memory:")
         meta = {"id": "store", "application": "application", "epoch": str(EPOCH_MS // 1000 - 1000)}
@@ -436,25 +486,42 @@ def empty_store() -> SQLite:
             base._writer.raw.execute("UPDATE meta SET value = ? WHERE name = ?", (value, name))
         base.permit_ttl(LARGEST_TTL_MS)
         IMAGE.append((base, base._writer.raw.serialize("main")))
-    base, image = IMAGE[0]
-    base._writer.raw.deserialize("main", image)
+    return IMAGE[0]
+
+
+def empty_store() -> SQLite:
+    """A new store in memory."""
+    base, what = image()
+    base._writer.raw.deserialize("main", what)
     base.reread()
     return base
 
 
+def empty_file(folder: Path) -> None:
+    """A new store in a folder."""
+    target = apsw.Connection(str(folder / "agent.db"))
+    copied(empty_store()._writer.raw, target)
+    target.close()
+
+
 @contextlib.contextmanager
-def world_of(seed: int, *, tell: bool = False) -> Iterator[World]:
-    """A world, and its end."""
-    world = World(seed, empty_store(), tell=tell)
-    SIM.append(world.sim)
-    WORLD.append(world)
-    sim_agents.OUTSIDE.append(world.outside)
-    if tell:
-        logging.getLogger("semel").setLevel(logging.WARNING)
-    try:
-        yield world
-    finally:
-        world.close()
-        sim_agents.OUTSIDE.pop()
-        WORLD.pop()
-        SIM.pop()
+def world_of(seed: int, *, tell: bool = False, on_file: bool = False) -> Iterator[World]:
+    """A world, and its end. on_file: each process opens the store's file for itself."""
+    with contextlib.ExitStack() as last:
+        folder = Path(last.enter_context(tempfile.TemporaryDirectory(prefix="semel-world-"))) if on_file else None
+        if folder is not None:
+            empty_file(folder)
+        world = World(seed, folder, tell=tell)
+        SIM.append(world.sim)
+        WORLD.append(world)
+        sim_agents.OUTSIDE.append(world.outside)
+        world.counters["worlds on a file"] += on_file
+        if tell:
+            logging.getLogger("semel").setLevel(logging.WARNING)
+        try:
+            yield world
+        finally:
+            world.close()
+            sim_agents.OUTSIDE.pop()
+            WORLD.pop()
+            SIM.pop()

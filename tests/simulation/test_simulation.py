@@ -29,7 +29,7 @@ REACHED = (
     "row dead_lettered", "row declined", "row epoch_began", "row epoch_watched", "row joined", "row late", "row lease_lost",
     "row sender_gone", "row spent", "row stepped", "row unfenced submissions", "row waits", "sent again", "signals heard",
     "store: away", "tasks of two tenants", "waits that ran out", "wakes", "workers that were fenced",
-    "workers without the kernel timer",
+    "workers without the kernel timer", "worlds on a file",
 )  # fmt: skip
 
 
