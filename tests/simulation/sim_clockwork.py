@@ -292,7 +292,8 @@ class Lock:
             self._waiters.append(lane)
             woken = here.block(None if end is None else end - here.now)
             if not woken:
-                self._waiters.remove(lane)
+                if lane in self._waiters:
+                    self._waiters.remove(lane)
                 if self.held:
                     return False
         self.held = True

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from sim_worlds import Machine, World
 
 ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
-STORM = (8.0, 20.0)  # seconds of faults
+STORM = (6.0, 15.0)  # seconds of faults
 CLOCK_BACK = 20.0  # seconds, all told, by which the wall clock is set back: less than `sim_outside.CLOCKS`
-LOOK = 2.0  # how often it is looked whether all has ended
+LOOK = 1.0  # how often it is looked whether all has ended
 
 
 class Happenings:

@@ -356,7 +356,7 @@ class World:
         self._none_yet = draw.random() < 0.8
         self.one_host, self.provable = draw.random() < 0.5, draw.random() < 0.7
         self.untimed = draw.choice((0.0, 0.0, 0.0, 0.5))
-        self.most_workers = draw.choice((2, 2, 3, 4))
+        self.most_workers = draw.choice((2, 2, 2, 3, 4))
         self.slowness = draw.choice((0.0, 0.01, 0.05))
         self.outside.faults = draw.choice((0.3, 1.0, 1.5))
         self.happenings = Happenings(self)
@@ -442,7 +442,7 @@ def in_virtual_time() -> Iterator[None]:
         (session, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),
         (arrival, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),
         (runtime, "Witness", lambda info, missing: SimWitness(info, missing, _machine())),
-        (workers, "POLL_SECONDS", 0.7), (workers, "IDLE_POLL_SECONDS", 1.0), (workers, "LOOK_SECONDS", 2.0),
+        (workers, "POLL_SECONDS", 1.0), (workers, "IDLE_POLL_SECONDS", 1.2), (workers, "LOOK_SECONDS", 2.5),
         (workers, "GRACE_SECONDS", 3.0), (workers, "GIVE_BACK_SECONDS", 2.0),
     ]  # fmt: skip
     before = [(owner, name, owner.__dict__[name]) for owner, name, _ in patches]
