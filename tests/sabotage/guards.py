@@ -57,7 +57,8 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "simulation")  # folders
+SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
 
@@ -71,6 +72,11 @@ class Guard:
     old: str
     new: str
     tests: tuple[str, ...]
+
+    @property
+    def searched(self) -> bool:
+        """Whether it is a long search that must notice."""
+        return self.tests == SIMULATION
 
     @property
     def slow(self) -> bool:

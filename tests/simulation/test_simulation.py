@@ -16,7 +16,8 @@ import pytest
 from sim_play import Played, play
 
 RUN = Path(__file__).parent / "run.py"
-SEEDS = 1000 if os.environ.get("SEMEL_SABOTAGE") else 350  # a guard that was removed is missed within the first thousand
+SABOTAGE = bool(os.environ.get("SEMEL_SABOTAGE"))
+SEEDS = 1000 if SABOTAGE else 350  # a guard that was removed is missed within the first thousand
 SHARDS, OF_A_SHARD = 8, 12_500
 REACHED = (
     "answered from the provider's memory", "approvals", "beats: reply lost", "cancels", "clock jumps",
@@ -47,10 +48,10 @@ def told(found: Played, seconds: float) -> str:
 def expect(found: Played) -> None:
     """No violation; and every case that this world is meant to reach was reached."""
     assert not found.wrong, "\n".join([*found.wrong, "its story: python tests/simulation/run.py --seed N"])
-    assert [name for name in REACHED if not found.counters[name]] == [], "never reached"
+    assert SABOTAGE or [name for name in REACHED if not found.counters[name]] == [], "never reached"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(0 if SABOTAGE else 300)  # of sabotage only a violation is to tell
 def test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed(measured: Callable[[str], None]) -> None:
     began = time.perf_counter()
     found = play(0, SEEDS)
