@@ -57,6 +57,8 @@ class Happenings:
             at = draw.uniform(1.0, self.until)
             world.sim.at(at, self._copy)
             world.sim.at(draw.uniform(at, self.until), self._restore)
+            if draw.random() < 0.25:  # and once more, as it was then
+                world.sim.at(draw.uniform(at, self.until), self._restore)
         world.sim.at(self.until, self._clear_up)
 
     def over(self) -> bool:
@@ -255,6 +257,7 @@ class Happenings:
         """As people do it: under the same name, or into the very file."""
         self.count["restores"] += 1
         self.world.restored += 1
+        self.count["restored again"] += self.world.restored > 1
         replaced = self.random.random() < 0.5
         self.world.restore(replaced=replaced)
         self.count[f"restores {'under the same name' if replaced else 'in the very file'}"] += 1

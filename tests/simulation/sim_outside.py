@@ -56,6 +56,7 @@ class Outside:
         self.acts: list[Act] = []
         self.by_key: dict[str, list[Act]] = {}
         self.declined: set[str] = set()
+        self.senders: dict[tuple[str, int], set[str]] = {}  # by key and token
         self.under_way: Counter[str] = Counter()  # requests that may still be acted upon
 
     def chance(self, share: float) -> bool:
@@ -71,6 +72,7 @@ class Outside:
             self.counters["refused"] += 1
             raise ConnectionRefusedError("nobody listens")
         request = Request(provider, submission.key, submission.token, lane.proc, answer)
+        self.senders.setdefault((request.key, request.token), set()).add(lane.proc.name)
         self.story(f"{lane.proc.name} sends {provider} {submission.key[:10]} #{submission.number}")
         delay = draw.uniform(0.005, 0.15)
         if self.chance(0.12):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def verdicts(world: World) -> list[str]:
     """What is wrong; nothing, if all holds."""
-    return [*once(world), *whole(world), *ended(world), *agreed(world), *world.errors]
+    return [*once(world), *fenced(world), *whole(world), *ended(world), *agreed(world), *world.errors]
 
 
 def once(world: World) -> list[str]:
@@ -27,6 +27,12 @@ def once(world: World) -> list[str]:
         for key, acts in world.outside.by_key.items()
         if len(acts) > 1
     ]
+
+
+def fenced(world: World) -> list[str]:
+    """No two processes send with one token, unless the store forgot that it was given."""
+    shared = [(*one, sorted(who)) for one, who in world.outside.senders.items() if len(who) > 1]
+    return [] if world.restored else [f"TOKEN: {key} is sent with {token} by {who}" for key, token, who in shared]
 
 
 def streams(world: World) -> list[tuple[str, str]]:

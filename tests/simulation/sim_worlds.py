@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import shutil
 import tempfile
 import warnings
 from collections import Counter
@@ -32,7 +33,7 @@ from semel.watchdog import Identity, Watchdog
 
 TTL = 4.0
 LARGEST_TTL_MS = 5000
-HORIZON = 900.0  # by then everything has ended
+HORIZON = 400.0  # by then everything has ended
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -255,7 +256,8 @@ class World:
         if not self.folder:
             self.base._writer.raw.deserialize("main", self.copied)
         elif replaced:
-            (self.folder / "copy.db").rename(self.path)
+            shutil.copy(self.folder / "copy.db", self.folder / "new.db")  # which nobody has open
+            (self.folder / "new.db").rename(self.path)
             for suffix in ("-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink()
             self.base = self.open_file()

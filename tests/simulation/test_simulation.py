@@ -26,7 +26,7 @@ REACHED = (
     "lookups: not_found believed", "lookups: unavailable", "pauses", "people: it did not happen",
     "people: it did not happen: refused", "people: it happened", "people: not_found believed", "people: stale views",
     "people: stopped what nothing can fence", "proofs of death", "refused", "replays", "replies lost", "requests lost",
-    "restores", "restores in the very file", "restores under the same name", "row answered", "row assumed",
+    "restored again", "restores", "restores in the very file", "restores under the same name", "row answered", "row assumed",
     "row dead_lettered", "row declined", "row epoch_began", "row epoch_watched", "row joined", "row late", "row lease_lost",
     "row sender_gone", "row spent", "row stepped", "row unfenced submissions", "row waits", "sent again", "signals heard",
     "store: away", "tasks of two tenants", "waits that ran out", "wakes", "workers that were fenced",
