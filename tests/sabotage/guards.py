@@ -739,7 +739,5 @@ BY_SIMULATION = (
     *(replace(guard, name=f"simulation: {guard.name}", tests=SIMULATION) for guard in BY_TEST if guard.name in SIMULATED),
     Guard("simulation: R17 what the dead held is taken back", "engine/session.py", "            self.sweep()\n", "            pass\n",
           SIMULATION),
-    Guard("simulation: R4 settle is on no wall clock", "engine/session.py", "now = self._clock.boot()\n            known =",
-          "now = self._clock.raw_ms() / 1000\n            known =", SIMULATION),
 )  # fmt: skip
 GUARDS = (*BY_TEST, *BY_SIMULATION)

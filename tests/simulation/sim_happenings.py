@@ -185,12 +185,14 @@ class Happenings:
         store, draw = app.runtime.desk.store, self.random
         for row in store.tasks(None):
             ref: semel.Ref[Any] = semel.Ref(row.task, row.tenant, app=app)
-            if row.delivery == Delivery.DEAD_LETTERED and draw.random() < 0.1:
+            if row.delivery == Delivery.DEAD_LETTERED and draw.random() < 0.3:
                 self._try("replays", app.review.replay, ref)
             elif row.delivery not in ENDED and draw.random() < (0.0 if self.calm else 0.02):
                 self._try("cancels", app.review.cancel, ref)
             elif row.delivery not in ENDED and draw.random() < 0.1:
                 self._try("signals", self._signal, app, ref)
+        if self.calm and app.runtime.paused.now().of("default", "job") is not None:  # whoever paused it could not resume it
+            self._try("resumes", app.review.resume, queue="default")
         if not self.calm and draw.random() < 0.03:
             self._try("pauses", app.review.pause, queue="default")
             self.world.sim.block(draw.uniform(1.0, 4.0))

@@ -17,7 +17,7 @@ from sim_play import Played, play
 
 RUN = Path(__file__).parent / "run.py"
 SABOTAGE = bool(os.environ.get("SEMEL_SABOTAGE"))
-SEEDS = 1000 if SABOTAGE else 350  # a guard that was removed is missed within the first thousand
+SEEDS = 1000 if SABOTAGE else 300  # a guard that was removed is missed within the first thousand
 SHARDS, OF_A_SHARD = 8, 12_500
 REACHED = (
     "answered from the provider's memory", "approvals", "beats: reply lost", "cancels", "clock jumps",
