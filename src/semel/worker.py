@@ -121,6 +121,8 @@ class Worker:
             self._told_why, self._again_seconds = True, runtime.ttl / 4
             return False
         except StoreUnavailable as error:
+            if self._app.store_gone():  # R15: no answer will ever come
+                self._fenced(str(error))
             self._away(error)
             return False
         self._runtime, self._session, self._opened = runtime, session, True
