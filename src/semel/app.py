@@ -315,10 +315,6 @@ class App:
                 f"again; put it back, or start the worker anew to begin with nothing"
             )
 
-    def store_gone(self) -> bool:
-        """Whether the store that this process opened has gone from its place, or went back: then it must start again (R15)."""
-        return self._runtime is not None and not self._runtime.desk.store.still_here()
-
     def load(self) -> None:
         """Import the modules that declare what this app runs."""
         if not self._imported:

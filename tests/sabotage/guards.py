@@ -420,7 +420,7 @@ BY_TEST = (
     Guard("R19 a task that the store forgot is told of as such", "engine/ledger.py",
           "            if not rows:\n                raise StoreUnavailable(f\"the store went back: it holds",
           "            if False:\n                raise StoreUnavailable(f\"the store went back: it holds", ("tests/engine/test_forgotten_task.py",)),
-    Guard("R15 a worker whose store is gone before it came in ends", "worker.py", "if self._app.store_gone():", "if False:",
+    Guard("R15 a worker whose store is gone before it came in ends", "worker.py", "if self._gone():", "if False:",
           ("tests/app/test_worker_store_gone.py",)),
     Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
     Guard("R19 a row that is another is missing", "store/contract.py",
