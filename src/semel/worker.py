@@ -123,10 +123,17 @@ class Worker:
             self._told_why, self._again_seconds = True, runtime.ttl / 4
             return False
         except StoreUnavailable as error:
+            if self._gone():
+                self._fenced(str(error))
             self._away(error)
             return False
         self._runtime, self._session, self._opened = runtime, session, True
         return True
+
+    def _gone(self) -> bool:
+        """R15: the store that this process opened has gone from its place, or went back: no answer will ever come."""
+        runtime = self._app._runtime
+        return runtime is not None and not runtime.desk.store.still_here()
 
     def _away(self, error: StoreUnavailable) -> None:
         """Said once for each time that it goes away."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 EFFECTS = ("tests/machine/test_rules_effects.py",)
 TASKS = ("tests/machine/test_rules_tasks.py",)
@@ -68,7 +68,8 @@ CUT, DISK_FAULTS = (
     ),
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults")  # folders
+SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults", "simulation")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 LIVING = "tests/restore/test_restore_living.py::"
@@ -85,13 +86,18 @@ class Guard:
     tests: tuple[str, ...]
 
     @property
+    def searched(self) -> bool:
+        """Whether it is a long search that must notice."""
+        return self.tests == SIMULATION
+
+    @property
     def slow(self) -> bool:
         """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
         files = {test.partition("::")[0] for test in self.tests}
         return bool(files & ON_BOTH_STORES) or any(file.split("/")[1] in NEED_MORE for file in files)
 
 
-GUARDS = (
+BY_TEST = (
     # --- limits ---
     Guard("R3 beyond a limit nothing is intended", "machine/effects.py",
           "if (standing.over or standing.beyond) and not c.again:", "if standing.beyond and not c.again:", LIMITS),
@@ -423,6 +429,11 @@ GUARDS = (
           "changed = await self._asked(store.changed)\n",
           "changed = await self._asked(store.changed)\n            self._store_away = False\n", START),
     # --- restore ---
+    Guard("R19 a task that the store forgot is told of as such", "engine/ledger.py",
+          "            if not rows:\n                raise StoreUnavailable(f\"the store went back: it holds",
+          "            if False:\n                raise StoreUnavailable(f\"the store went back: it holds", ("tests/engine/test_forgotten_task.py",)),
+    Guard("R15 a worker whose store is gone before it came in ends", "worker.py", "if self._gone():", "if False:",
+          ("tests/app/test_worker_store_gone.py",)),
     Guard("R19 what was witnessed must be held", "engine/arrival.py", "if missing := desk.store.missing(seen):", 'if missing := "":', ARRIVAL),
     Guard("R19 a row that is another is missing", "store/contract.py",
           "if seen.row is not None and hash_there != seen.row[3]:", "if seen.row is not None and hash_there is None:", ARRIVAL),
@@ -432,6 +443,10 @@ GUARDS = (
     Guard("R19 what was seen later is not overwritten", "store/witness.py",
           "if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):", "if False:", WITNESS),
     Guard("R19 a witness gives way only to what the store holds", "store/witness.py", "        return not gone\n", "        return True\n", WITNESS),
+    Guard("R19 what shows that the store went back is put on file", "store/witness.py",
+          "if kept is not None and not proof and not", "if kept is not None and not", WITNESS),
+    Guard("R19 who learns of it from another's witness stops", "engine/session.py", "if gone := self.witness.gone:", "if gone := \"\":",
+          ("tests/engine/test_session_witness.py",)),
     Guard("R19 that it had an asynchronous standby is not forgotten", "store/witness.py",
           'durability = "asynchronous" if before and before.durability == "asynchronous" else info.durability', "durability = info.durability", WITNESS),
     Guard("R19 how long a lease may be is not forgotten", "store/witness.py",
@@ -848,3 +863,17 @@ GUARDS = (
     Guard("harness: its store ends with the test", "testing/plugin.py", "        harness._close()\n", "        pass\n", HARNESS),
     Guard("harness: a step that was cut short dies with its process", "testing/stage.py", "with self._call(life, step, None, Sent(dict(values), key, token)):\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", "with contextlib.nullcontext():\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", HARNESS),
 )  # fmt: skip
+
+# Those of which the simulation must find, within its first thousand seeds, what comes of it when they are gone.
+SIMULATED = (
+    "R2 every end of an attempt loses its submissions", "R4 not_found waits for settle",
+    "R4 settle counts from when this process learnt", "R5 a change lands on the version and hash it was decided on",
+    "R6 the intent is durable before the call", "R9 what is confirmed is not submitted again",
+    "R19 what was witnessed must be held", "R20 in doubt the first submission looks up first",
+)  # fmt: skip
+BY_SIMULATION = (
+    *(replace(guard, name=f"simulation: {guard.name}", tests=SIMULATION) for guard in BY_TEST if guard.name in SIMULATED),
+    Guard("simulation: R17 what the dead held is taken back", "engine/session.py", "            self.sweep()\n", "            pass\n",
+          SIMULATION),
+)  # fmt: skip
+GUARDS = (*BY_TEST, *BY_SIMULATION)

@@ -45,6 +45,23 @@ def test_what_another_process_saw_gives_way_only_if_the_store_still_holds_it() -
     assert kept() == 20, "later is never overwritten by earlier"
 
 
+def test_what_shows_that_the_store_went_back_is_put_on_file_whatever_was_seen_there_since() -> None:
+    one(at=30).save()  # another process, whose rows the store still holds
+    one(at=20).testify()
+    assert kept() == 30, "it tells of nothing that is gone"
+    one(gone="row 3 of t1", at=20).testify()
+    assert kept() == 20, "whoever comes next learns of it by this alone"
+    other = one(gone="row 3 of t1", at=40)
+    other.save()
+    assert (kept(), other.gone) == (20, "row 3 of t1"), "and so does whoever would write there"
+
+
+def test_what_was_gone_before_a_later_epoch_is_no_news_in_it() -> None:
+    one(INFO._replace(epoch=8), at=30).save()
+    one(gone="row 3 of t1", at=40).testify()
+    assert kept() == 30
+
+
 def test_it_overwrites_its_own_without_asking() -> None:
     mine = one(gone="all of it", at=10)
     mine.save()

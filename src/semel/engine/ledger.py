@@ -380,6 +380,8 @@ class Ledger:
                 return
             self.generation += 1
             rows = self.desk.store.rows(self.tenant, self.state.id)
+            if not rows:
+                raise StoreUnavailable(f"the store went back: it holds nothing of task {self.state.id} any more")
             self.desk.clock.seen(rows[-1].at)
             self.state, self.head = tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash)
             for key in self.state.joined | self.keys.keys():

@@ -213,7 +213,7 @@ class Session:
             log.error("semel: session %s is fenced: %s", self.id, why)
             self.on_fencing(self.id, why, True)
             if self.witness is not None:
-                self.witness.save(ask=False)  # whoever comes next must know what this process saw
+                self.witness.testify()  # whoever comes next must know what this process saw
             self._on_fenced(why)
 
     # --- looking after others ---
@@ -227,6 +227,9 @@ class Session:
             if self.witness is not None and self.number:
                 number, at = self.number, self.desk.clock.wall_ms()
                 self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
+                if gone := self.witness.gone:
+                    self.fence_self(f"the store went back: it does not hold {gone}, which another process here saw acknowledged")
+                    return
             self.desk.standing.read()
             self.watch()
             self.sweep()

@@ -81,6 +81,7 @@ class Witness:
         self._new = True  # something is known that the file may not hold
         self._complained = False
         self.trusted = False  # what this process sees is a measure: it knows, or has watched, that the store did not go back
+        self.gone = ""  # what another process of this machine saw, in this epoch, and the store does not hold
         self.arriving = False  # it is finding out whether the store went back
         self.arrived = False  # it has found out, and has had a session since
 
@@ -110,6 +111,7 @@ class Witness:
                 row = self._seen.row
                 began = row if row is not None and row[0] == "" else None  # it was this process that began the epoch
                 self._seen, self._new = Witnessed(info.epoch, began, None, self._seen.at if began else 0), True
+                self.gone = ""
 
     def known(self, info: StoreInfo) -> None:
         """The store says this of itself now."""
@@ -182,7 +184,16 @@ class Witness:
             return None
         return kept
 
-    def save(self, *, ask: bool = True) -> None:
+    def testify(self) -> None:
+        """This process stops. If the store does not hold what it saw, that stays on file, whatever others see there since."""
+        try:
+            gone = bool(self._missing(self._seen))
+        except StoreUnavailable:
+            gone = False
+        self._new = self._new or gone
+        self.save(ask=False, gone=gone)
+
+    def save(self, *, ask: bool = True, gone: bool = False) -> None:
         """Write the file, whole or not at all. One that knows of a later epoch, or of something later, is left alone, and so is
         one that another process wrote, until the store was asked (ask) whether it still holds that: it may be all that shows
         that the store went back. For the same reason nothing is written before this process can trust what it sees.
@@ -197,7 +208,8 @@ class Witness:
             try:
                 text = self._text(self.path)
                 kept = self._parsed(self.path, text) if text != self._written else self._own()
-                if kept is not None and not self._gives_way(kept, seen, text, ask):
+                proof = gone and (kept is None or kept.seen.epoch <= seen.epoch)
+                if kept is not None and not proof and not self._gives_way(kept, seen, text, ask):
                     return
                 self._write(self.path, seen, info, kept)
                 self._new = False
@@ -225,6 +237,7 @@ class Witness:
         except StoreUnavailable:
             return False
         if gone:
+            self.gone = gone
             log.error("semel: the store %s went back: it does not hold %s", self._info.place, gone)
         return not gone
 
@@ -238,6 +251,11 @@ class Witness:
             "largest_ttl_ms": before.largest_ttl_ms if before and not self._fresh else info.largest_ttl_ms,
             "unfenced": info.unfenced or bool(before and before.unfenced),
         })  # fmt: skip
+        self._put(path, text)
+        self._written = text
+
+    def _put(self, path: Path, text: str) -> None:
+        """Durably, and all of it or nothing."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
@@ -246,7 +264,6 @@ class Witness:
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)
-            self._written = text
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)

@@ -1,0 +1,49 @@
+"""A session whose store went back, as another process of its machine has put on file (R19)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from semel.engine.clock import Clock
+from semel.engine.ledger import Desk
+from semel.engine.session import Learnt, Session
+from semel.engine.standing import Standing
+from semel.store.contract import Witnessed
+from semel.store.sqlite import SQLite
+from semel.store.witness import Witness
+from semel.store.writer import Writer
+from semel.watchdog import Watchdog
+
+
+def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMEL_WITNESS", str(tmp_path))
+    store = SQLite(":memory:")
+    store.info = store.info._replace(place="agent.db")
+    fenced: list[str] = []
+    witness = Witness(store.info, store.missing)
+    witness.trusted = True
+    desk = Desk(store, Writer(store), Clock(), Standing(store))
+    session = Session(
+        desk, ttl=8.0, watchdog=Watchdog(False), on_fenced=fenced.append, learnt=Learnt(desk.clock), witness=witness
+    )
+    session._run = lambda: None  # type: ignore[method-assign]
+    session._tend_on = lambda: None  # type: ignore[method-assign]
+    monkeypatch.setattr(store, "reread", lambda: store.info)
+    try:
+        session.start()
+        assert session._beat()
+        session.tend()
+        assert fenced == []
+        other = Witness(store.info, lambda seen: "row 7 of t9")
+        other.trusted = True
+        other.adopt(Witnessed(store.info.epoch, ("acme", "t9", 7, bytes(32)), None, 10))
+        other.testify()
+        assert session._beat()
+        session.tend()
+        assert fenced == ["the store went back: it does not hold row 7 of t9, which another process here saw acknowledged"]
+    finally:
+        session.stop(leave=False)
+        desk.writer.close()
+        store.close()
