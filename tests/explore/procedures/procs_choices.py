@@ -26,20 +26,26 @@ class Move(NamedTuple):
 
 
 def make(world: World, move: Move) -> None:
-    """Make a choice, let whoever has an answer go on, and look whether the promise holds."""
+    """Make a choice, and let whoever has an answer go on."""
     world.trace.append(move.name)
+    for life in world.lives:
+        life.used = life.used or move.name.startswith(life.name)
     move.do()
     world.settle()
-    world.check()
 
 
-def moves(world: World) -> list[Move]:
+def moves(world: World) -> Iterator[Move]:
     """All that can happen now, in an order that is always the same."""
-    found = [move for life in world.lives for move in _of_worker(world, life)]
-    found += [move for flight in list(world.flights) for move in _late(world, flight)]
+    fresh = False
+    for life in world.lives:
+        if not (fresh and not life.used):  # of workers that have done nothing yet, one is as good as another
+            yield from _of_worker(world, life)
+        fresh = fresh or not life.used
+    for flight in world.flights:
+        yield from _late(world, flight)
     if _time_matters(world):
-        found.append(Move("time passes", lambda: advance(world, world.now + STEP)))
-    return [*found, *_of_people(world)]
+        yield Move("time passes", lambda: advance(world, world.now + STEP))
+    yield from _of_people(world)
 
 
 def _fault(world: World, do: Callable[[], Any]) -> Callable[[], Any]:
@@ -216,7 +222,7 @@ def _times_out(world: World, actor: Actor, flight: Flight) -> None:
 def _late(world: World, flight: Flight) -> Iterator[Move]:
     """What a call still does whose caller is gone, or has given it up."""
     life, key = flight.life, flight.doing.key
-    what = f"what {life.name} sent for {world.short(key)}"
+    what = f"what {life.name} sent for {world.short(key)} ({flight.doing.n})"
     if flight.until is not None or (life.frozen and flight.code):
         if not flight.acted:
             yield Move(f"{what} acts", lambda: _acts(world, flight), honest=False)
@@ -267,8 +273,9 @@ def _time_matters(world: World) -> bool:
         return True
     living = {life.opened.id for life in world.lives if not life.dead and not life.frozen}
     silent = any(not row.fenced and row.id not in living for row in world.disk.tables.sessions.values())
-    overdue = any(flight.timed_out and flight.code for flight in world.flights)
-    return silent or overdue
+    late = any((flight.timed_out and flight.code) or flight.until is not None for flight in world.flights)
+    unsure = any(not life.opened.fenced and not life.opened.alive() for life in world.lives if not life.dead and not life.frozen)
+    return silent or late or unsure
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
@@ -278,7 +285,9 @@ def _of_people(world: World) -> Iterator[Move]:
     for stream, x in world.effects():
         name = world.short(x.key)
         task = world.task_of(x.task)
-        if x.state is EffectState.AMBIGUOUS and x.key not in world.looks and task.delivery is Delivery.BLOCKED and not x.answered:
+        able = any(flight.able for flight in world.flights if flight.doing.key == x.key)
+        asked = x.state is EffectState.AMBIGUOUS and task.delivery is Delivery.BLOCKED and not x.answered
+        if asked and x.key not in world.looks and (not able or world.scenario.hasty or _unfenced(x)):
             yield Move(f"a person looks at {name}", lambda x=x: _looks(world, x))  # type: ignore[misc]
         if x.key in world.looks:
             said = "it happened" if world.looks[x.key].happened else "it did not happen"
@@ -293,6 +302,10 @@ def _of_people(world: World) -> Iterator[Move]:
         if "deliver" in world.scenario.persons and world.faults:
             again = lambda k=state.key, s=stream: _delivered(world, k, s)  # type: ignore[misc]  # noqa: E731
             yield Move(f"{stream} is delivered again", _fault(world, again), honest=False)
+
+
+def _unfenced(x: Any) -> bool:
+    return any(s.unfenced and not s.quiet for s in x.open)
 
 
 def _by_person(world: World, procedure: Any) -> None:
@@ -319,6 +332,9 @@ def _looks(world: World, x: Any) -> None:
             for life in world.lives:
                 if life.opened.id == s.session:
                     life.kill()
+            for flight in world.flights:
+                if flight.doing.key == x.key and flight.doing.n == s.n:
+                    flight.code, flight.until = False, None
     world.looks[x.key] = Look(bool(world.provider.acts[x.key]), x.version, stopped)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from procs_choices import Move, make, moves
 from procs_form import form
+from procs_store import Torn
 from procs_world import Scenario, Violation, World
 
 sys.setrecursionlimit(10_000)
@@ -66,7 +67,7 @@ def search(scenario: Scenario, *, seconds: float = 1e9, states: int = 10**9) -> 
         world = World(scenario)
         try:
             _go(world, nodes, path, found)
-        except Violation as error:
+        except (Violation, Torn) as error:
             found.broken, found.trace = str(error), tuple(world.trace)
         finally:
             world.close()
@@ -115,6 +116,8 @@ def _make(world: World, move: Move, found: Found, *, new: bool) -> None:
     if new:
         found.names[move.name] += 1
     make(world, move)
+    if new:
+        world.check()
 
 
 def _arrive(world: World, nodes: dict[str, Node], found: Found, depth: int, before: Node, move: Move) -> Node | None:
@@ -128,7 +131,8 @@ def _arrive(world: World, nodes: dict[str, Node], found: Found, depth: int, befo
 
 def _look(world: World, nodes: dict[str, Node], found: Found, depth: int, name: str = "") -> Node:
     name = name or form(world)
-    possible = moves(world)
+    possible = list(moves(world))
+    assert len({move.name for move in possible}) == len(possible), f"two choices of one name: {possible} after {world.trace}"
     node = nodes[name] = Node(name, [move.name for move in reversed(possible)], depth=depth)
     found.depth = max(found.depth, depth)
     if not any(move.honest for move in possible):
@@ -140,9 +144,10 @@ def _look(world: World, nodes: dict[str, Node], found: Found, depth: int, name: 
 
 def named(world: World, name: str) -> Move:
     """The choice of that name."""
-    found = [move for move in moves(world) if move.name == name]
-    assert len(found) == 1, f"{name!r} is not one choice after {world.trace}: {[move.name for move in moves(world)]}"
-    return found[0]
+    for move in moves(world):
+        if move.name == name:
+            return move
+    raise AssertionError(f"{name!r} is no choice after {world.trace}: {[move.name for move in moves(world)]}")
 
 
 def _stranded(nodes: dict[str, Node], found: Found) -> None:
@@ -167,9 +172,10 @@ def replayed(scenario: Scenario, names: list[str]) -> tuple[str, list[str]]:
             there = next((move for move in moves(world) if move.name == name), None)
             if there is not None:
                 make(world, there)
+                world.check()
         if not any(move.honest for move in moves(world)):
             world.check_end()
-    except Violation as error:
+    except (Violation, Torn) as error:
         return str(error), list(world.trace)
     finally:
         world.close()

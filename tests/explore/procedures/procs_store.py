@@ -107,7 +107,8 @@ class Tables:
             self.keys[key[0], key[1], key[2]] = task
         for row in writes.rows:
             stream = self.journal.setdefault((row.tenant, row.stream), [])
-            assert row.seq == len(stream) + 1, "the judge let a row in that has no place"
+            if row.seq != len(stream) + 1:
+                raise Torn(f"row {row.seq} of {row.stream} was let in behind row {len(stream)}")
             stream.append(row)
         self.tasks.update({row[:2]: row for row in writes.tasks})
         self.ready = (self.ready - set(writes.ready_gone)) | set(writes.ready)
@@ -140,6 +141,10 @@ class Tables:
                 landed(change)
                 taken.append(ClaimedTask(stream[0], after, self.head(stream)))
         return Claims(tuple(taken))
+
+
+class Torn(AssertionError):
+    """The judge let a row in that has no place: in a database the primary key would be violated."""
 
 
 class Disk:

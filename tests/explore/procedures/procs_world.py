@@ -47,19 +47,23 @@ class Violation(AssertionError):
     """The promise is broken here."""
 
 
+Calls = tuple[tuple[str, int], ...]  # name and argument of effects that are called side by side
+Script = tuple[Calls, ...]
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """What is played. scripts: by task key, the calls its handler makes, one after the other. faults: so many at most.
+    """What is played. scripts: by task key, what its handler calls, one after the other. faults: so many at most.
 
     manner: how the provider takes a call: "acts" each time, "remembers" keys, or is asked for "create"-only writes.
     timer: the kernel kills a worker at its local deadline. hosts: False, and a death can be proved. paused: a freeze is a
-    machine that stands still, timers included. off: names of choices that this world does not have.
+    machine that stands still, timers included. hasty: people look while what was sent may still be under way. kinds: of faults.
     """
 
     name: str
     effects: Registry[Effect]
     works: Registry[Work]
-    scripts: dict[str, tuple[tuple[str, int], ...]]
+    scripts: dict[str, Script]
     workers: int = 1
     faults: int = 1
     manner: str = "acts"
@@ -67,6 +71,7 @@ class Scenario:
     timer: bool = True
     hosts: bool = False
     paused: bool = False
+    hasty: bool = False
     kinds: frozenset[str] = frozenset({"kill", "freeze", "call", "reply"})
     persons: frozenset[str] = frozenset()  # what a person may do beside answering: cancel, replay
     settle: float = SETTLE
@@ -236,7 +241,7 @@ class Life(Runtime):
         scenario = world.scenario
         self.world, self.name, self.pid = world, name, pid
         self.handle = Handle(world.disk, created=True)
-        self.dead = self.frozen = False
+        self.dead = self.frozen = self.used = False
         super().__init__(self.handle, scenario.effects, ttl=TTL, kernel_timer=False, clock=WorldClock(world))  # type: ignore[arg-type]
         self.writer = HandWriter(self, self.handle, self.witness.committed)
         self.desk = Desk(self.handle, self.writer, self.desk.clock, StillStanding(self.handle), None)  # type: ignore[arg-type]
@@ -263,7 +268,7 @@ class Life(Runtime):
     @property
     def working(self) -> bool:
         """Whether it has an attempt under way, or asks for one."""
-        return any(actor.name.endswith("works") for actor in self.actors)
+        return any(" works" in actor.name for actor in self.actors)
 
     def kill(self) -> None:
         """SIGKILL: nothing of its memory is left; what it has sent takes its course."""
@@ -599,14 +604,59 @@ class World:
         """A task's handler: its script, one call after the other."""
         attempt = current.get()
         assert attempt is not None
-        for name, n in self.scenario.scripts[key]:
-            effect = self.scenario.effects.get(name)
-            assert effect is not None
-            try:
-                self.drive(perform(attempt, called(attempt, effect, (n,), {})))
-            except NotDone:
-                pass
+        for calls in self.scenario.scripts[key]:
+            if len(calls) == 1:
+                self.call(attempt, *calls[0])
+            else:
+                self._side_by_side(attempt, calls)
         return "all done"
+
+    def call(self, attempt: Attempt, name: str, n: int) -> None:
+        """One call of a handler's; a definite no it can live with."""
+        effect = self.scenario.effects.get(name)
+        assert effect is not None
+        try:
+            self.drive(perform(attempt, called(attempt, effect, (n,), {})))
+        except NotDone:
+            pass
+
+    def _side_by_side(self, attempt: Attempt, calls: Calls) -> None:
+        """As `asyncio.gather`: the first error leaves at once, while the others run on."""
+        ends: list[Signal] = []
+        for name, n in calls:
+            end = Signal()
+            ends.append(end)
+
+            def branch(name: str = name, n: int = n, end: Signal = end) -> None:
+                try:
+                    self.call(attempt, name, n)
+                    end.set(None)
+                except (Gone, Violation):
+                    raise
+                except BaseException as error:
+                    end.set(error)
+
+            self.branch(branch)
+        for end in ends:
+            if not end.is_set:
+                self.block(Await(end))
+            if isinstance(end.value, BaseException):
+                raise end.value
+
+    def branch(self, work: Callable[[], None]) -> None:
+        """A second procedure of the process that runs here; it begins when this one stops."""
+        here = next(actor for actor in self.actors if actor.run is getcurrent())
+
+        def run(_: None) -> None:
+            try:
+                work()
+            except Gone:
+                pass
+
+        ready = Signal()
+        ready.set()
+        number = sum(1 for actor in here.life.actors) if here.life is not None else 0
+        self.actors.append(Actor(f"{here.name} ({number})", here.life, greenlet(run, self.main), Await(ready)))
 
     def close(self) -> None:
         """Let go of all that runs."""
