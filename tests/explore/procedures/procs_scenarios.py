@@ -62,7 +62,7 @@ RECOVERIES: dict[str, tuple[Recovery | list[Recovery], str]] = {
 def one(recovery: str, calls: int = 1, **more: object) -> Scenario:
     """One task that makes so many calls, each of which must wait for the one before to be known."""
     declared, manner = RECOVERIES[recovery]
-    script = tuple((("pay", n),) for n in range(1, calls + 1))
+    script = (tuple(("pay", n) for n in range(1, calls + 1)),)
     return Scenario(
         f"{recovery}, {calls}, {words(more)}", registry(effect("pay", declared)), WORKS, {"t1": script}, manner=manner,
         repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
@@ -70,10 +70,10 @@ def one(recovery: str, calls: int = 1, **more: object) -> Scenario:
 
 
 def aside(recovery: str, **more: object) -> Scenario:
-    """One task that makes two calls side by side."""
+    """One task that makes two calls side by side, and a third one after the second."""
     declared, manner = RECOVERIES[recovery]
     return Scenario(
-        f"{recovery}, side by side, {words(more)}", registry(effect("pay", declared)), WORKS, {"t1": ((("pay", 1), ("pay", 2)),)},
+        f"{recovery}, side by side, {words(more)}", registry(effect("pay", declared)), WORKS, {"t1": ((("pay", 1),), (("pay", 2), ("pay", 3)))},
         manner=manner, repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -81,7 +81,7 @@ def aside(recovery: str, **more: object) -> Scenario:
 def shared(recovery: str, **more: object) -> Scenario:
     """Two tasks that make the same call, under one key of the tenant; one of them makes another beside it."""
     declared, manner = RECOVERIES[recovery]
-    beside = (("pay", 1), ("mail", 2)) if more.pop("beside", False) else (("pay", 1),)
+    beside = ((("pay", 1),), (("mail", 2), ("mail", 3))) if more.pop("beside", False) else ((("pay", 1),),)
     return Scenario(
         f"{recovery}, shared, {words(more)}", registry(effect("pay", declared, scope="tenant"), effect("mail", declared)), WORKS,
         {"t1": ((("pay", 1),),), "t2": (beside,)}, manner=manner, repeats=recovery == "repeat", **more,  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ class Node:
     left: list[str]
     honest: set[str] = field(default_factory=set)  # the forms to which honest steps lead
     good: bool = False  # at rest, as promised
-    depth: int = 0
+    way: tuple[str, ...] = ()  # the choices that led to it first
 
 
 @dataclass
@@ -133,7 +133,7 @@ def _look(world: World, nodes: dict[str, Node], found: Found, depth: int, name: 
     name = name or form(world)
     possible = list(moves(world))
     assert len({move.name for move in possible}) == len(possible), f"two choices of one name: {possible} after {world.trace}"
-    node = nodes[name] = Node(name, [move.name for move in reversed(possible)], depth=depth)
+    node = nodes[name] = Node(name, [move.name for move in reversed(possible)], way=tuple(world.trace))
     found.depth = max(found.depth, depth)
     if not any(move.honest for move in possible):
         world.check_end()
@@ -161,7 +161,8 @@ def _stranded(nodes: dict[str, Node], found: Found) -> None:
     while front:
         front = [name for after in front for name in before.get(after, []) if name not in fine and not fine.add(name)]  # type: ignore[func-returns-value]
     if lost := [node for name, node in nodes.items() if name not in fine]:
-        found.broken = f"from {len(lost)} worlds nothing honest leads to an end, the first at depth {min(n.depth for n in lost)}"
+        found.trace = min((node.way for node in lost), key=len)
+        found.broken = f"nothing honest leads to an end any more ({len(lost)} such worlds)"
 
 
 def replayed(scenario: Scenario, names: list[str]) -> tuple[str, list[str]]:

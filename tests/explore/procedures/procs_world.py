@@ -47,13 +47,13 @@ class Violation(AssertionError):
     """The promise is broken here."""
 
 
-Calls = tuple[tuple[str, int], ...]  # name and argument of effects that are called side by side
-Script = tuple[Calls, ...]
+Chain = tuple[tuple[str, int], ...]  # calls, by name and argument, one after the other
+Script = tuple[Chain, ...]  # side by side
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is played. scripts: by task key, what its handler calls, one after the other. faults: so many at most.
+    """What is played. scripts: by task key, what its handler calls. faults: so many at most.
 
     manner: how the provider takes a call: "acts" each time, "remembers" keys, or is asked for "create"-only writes.
     timer: the kernel kills a worker at its local deadline. hosts: False, and a death can be proved. paused: a freeze is a
@@ -604,12 +604,16 @@ class World:
         """A task's handler: its script, one call after the other."""
         attempt = current.get()
         assert attempt is not None
-        for calls in self.scenario.scripts[key]:
-            if len(calls) == 1:
-                self.call(attempt, *calls[0])
-            else:
-                self._side_by_side(attempt, calls)
+        script = self.scenario.scripts[key]
+        if len(script) == 1:
+            self._chain(attempt, script[0])
+        else:
+            self._side_by_side(attempt, script)
         return "all done"
+
+    def _chain(self, attempt: Attempt, calls: Chain) -> None:
+        for name, n in calls:
+            self.call(attempt, name, n)
 
     def call(self, attempt: Attempt, name: str, n: int) -> None:
         """One call of a handler's; a definite no it can live with."""
@@ -620,16 +624,16 @@ class World:
         except NotDone:
             pass
 
-    def _side_by_side(self, attempt: Attempt, calls: Calls) -> None:
+    def _side_by_side(self, attempt: Attempt, script: Script) -> None:
         """As `asyncio.gather`: the first error leaves at once, while the others run on."""
         ends: list[Signal] = []
-        for name, n in calls:
+        for calls in script:
             end = Signal()
             ends.append(end)
 
-            def branch(name: str = name, n: int = n, end: Signal = end) -> None:
+            def branch(calls: Chain = calls, end: Signal = end) -> None:
                 try:
-                    self.call(attempt, name, n)
+                    self._chain(attempt, calls)
                     end.set(None)
                 except (Gone, Violation):
                     raise
