@@ -93,7 +93,8 @@ def _freeze(life: Life) -> None:
 def _wake(life: Life) -> None:
     life.frozen = False
     answers, life.writer.unheard = life.writer.unheard, []
-    life.writer.tell(answers)
+    if answers:
+        life.writer.tell(answers)
 
 
 def _anew(world: World, life: Life) -> None:

@@ -83,9 +83,9 @@ def _life(world: World, life: Life) -> Any:
         return life.name, "dead"
     session, now = life.opened, world.now
     row = world.disk.tables.sessions[session.id]
-    watched = sorted((id, w.nonce == world.disk.tables.sessions[id].nonce, w.still_seconds, now - w.last_look)
+    watched = sorted((id, w.nonce == world.disk.tables.sessions[id].nonce, min(TTL, w.still_seconds), now - w.last_look)
                      for id, w in session._watched.items() if id in world.disk.tables.sessions)  # fmt: skip
-    learnt = sorted((key, repr(facts), min(FAR, round(now - at, 2))) for (_, key), (facts, at) in life.learnt._since.items())
+    learnt = sorted((key, repr(facts), min(world.scenario.settle, round(now - at, 2))) for (_, key), (facts, at) in life.learnt._since.items())
     unlearnt = sorted(k for (_, k), v in session._known_unknown.items() if world.disk.tables.effects[TENANT, k].version != v)
     return (
         life.name, life.frozen, bool(session.fenced), session.number == row.beat, _left(world, session._deadline),
@@ -149,7 +149,7 @@ def _value(world: World, name: str, value: Any) -> Any:
     if value is None or isinstance(value, bool | str):
         return value
     if name == "waited":
-        return max(-1, min(int(FAR * 1000), value))
+        return max(-1, min(int(world.scenario.settle * 1000), value))
     if isinstance(value, int):
         return value if abs(value) < 1000 else None
     if isinstance(value, set | frozenset):

@@ -18,24 +18,23 @@ from greenlet import getcurrent, greenlet
 from procs_store import Disk, Gone, Handle, Tables
 
 from semel.engine import attempt as attempts
-from semel.engine import review
 from semel.engine.attempt import Attempt
 from semel.engine.clock import Clock
 from semel.engine.declare import Effect, Registry, Work
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.perform import Doing, called, perform
 from semel.engine.queue import Order, accepted, claim, enqueue, not_taken
-from semel.engine.requests import Await, Call, Raised, Request, Returned, Sleep, TimedOut
+from semel.engine.requests import Await, Call, Raised, Request, Returned, Sleep
 from semel.engine.runtime import Runtime, current
 from semel.engine.standing import Paused, Standing
-from semel.errors import AlreadyDone, Misuse, NotDone, Refused, StoreUnavailable
+from semel.errors import AlreadyDone, NotDone, StoreUnavailable, Suspended
 from semel.machine import epochs
 from semel.machine import journal as j
 from semel.machine import tasks as t
-from semel.model import Confirmed, Delivery, EffectState, NotFound, Unavailable
+from semel.model import Delivery, EffectState
 from semel.store.contract import Change, Claims, Fenced, Unit
 from semel.store.writer import Signal, Ticket
-from semel.watchdog import Identity, Watchdog
+from semel.watchdog import Watchdog
 
 TENANT, QUEUE = "acme", "q"
 TTL, TIMEOUT, SETTLE = 8.0, 3.0, 4.0  # seconds
@@ -444,9 +443,9 @@ class World:
                 if isinstance(request, Call) and not isinstance(request.fn, EffectCall | LookupCall):
                     try:
                         answer = Returned(request.fn(*request.args, **request.kwargs))
-                    except (Gone, Violation):
+                    except Violation:
                         raise
-                    except BaseException as error:
+                    except (Exception, Suspended) as error:
                         answer = Raised(error)
                 elif isinstance(request, Await) and request.signal.is_set:
                     answer = request.signal.value
@@ -635,9 +634,9 @@ class World:
                 try:
                     self._chain(attempt, calls)
                     end.set(None)
-                except (Gone, Violation):
+                except Violation:
                     raise
-                except BaseException as error:
+                except (Exception, Suspended) as error:
                     end.set(error)
 
             self.branch(branch)
