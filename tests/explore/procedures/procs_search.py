@@ -1,12 +1,13 @@
 """The search: every order of choices of a world, each world looked into once.
 
 A world cannot be copied (its procedures are generators), so it is reached by making its choices again. The search goes as
-deep as it can before it begins anew: what is made again is the way to the last world that has something left to try. A
-violation is then made short by leaving out what it does not need.
+deep as it can before it begins anew: what is made again is the way to a world that has something left to try. A violation is
+then made short by leaving out what it does not need.
 """
 
 from __future__ import annotations
 
+import random
 import sys
 import time
 from collections import Counter
@@ -57,30 +58,31 @@ class Found:
         return f"{self.broken}\n" + "\n".join(f"{i:3} {name}" for i, name in enumerate(self.trace, 1))
 
 
-def search(scenario: Scenario, *, seconds: float = 1e9, states: int = 10**9) -> Found:
-    """Look into every world of a scenario, or as many as there is time for."""
+def search(scenario: Scenario, *, seconds: float = 1e9, states: int = 10**9, spread: bool = False) -> Found:
+    """Look into every world of a scenario, or as many as there is time for. spread: not in the order of the choices, but here
+    and there, so that what there is time for is not one corner."""
     found, began = Found(scenario), time.monotonic()
     nodes: dict[str, Node] = {}
-    path: list[tuple[Node, str]] = []  # from the beginning to the last world with something left to try
-    while True:
+    to_do: list[Node] = []  # worlds that have something left to try
+    chance = random.Random(7)
+    while to_do or not nodes:
+        if spread and to_do:
+            at = chance.randrange(len(to_do))
+            to_do[at], to_do[-1] = to_do[-1], to_do[at]
         found.runs += 1
         world = World(scenario)
         try:
-            _go(world, nodes, path, found)
+            _go(world, nodes, to_do, found)
         except (Violation, Torn) as error:
             found.broken, found.trace = str(error), tuple(world.trace)
-        finally:
-            world.close()
-        found.seconds = time.monotonic() - began
-        if found.broken:
             found.trace = shortened(scenario, found)
             break
-        while path and not path[-1][0].left:
-            path.pop()
-        if not path:
-            break
-        if found.seconds > seconds or len(nodes) >= states:
-            found.whole = False
+        finally:
+            world.close()
+        while to_do and not to_do[-1].left:
+            to_do.pop()
+        if time.monotonic() - began > seconds or len(nodes) >= states:
+            found.whole = not to_do
             break
     found.states = len(nodes)
     if not found.broken:
@@ -89,52 +91,44 @@ def search(scenario: Scenario, *, seconds: float = 1e9, states: int = 10**9) -> 
     return found
 
 
-def _go(world: World, nodes: dict[str, Node], path: list[tuple[Node, str]], found: Found) -> None:
-    """Along the path; then on from its end, into what was not looked into yet, until nothing is new."""
-    for at, (node, name) in enumerate(path):
-        if at == len(path) - 1:
-            name = node.left.pop()
-            path[at] = (node, name)
-        move = named(world, name)
-        _make(world, move, found, new=at == len(path) - 1)
-        last = node, move
-    if not path:
-        here = _look(world, nodes, found, 0)
-        assert here is not None
+def _go(world: World, nodes: dict[str, Node], to_do: list[Node], found: Found) -> None:
+    """To the last world with something left to try; then on, into what was not looked into yet, until nothing is new."""
+    if not nodes:
+        here: Node | None = _look(world, nodes, found)
+        to_do.append(here)  # type: ignore[arg-type]
     else:
-        here = _arrive(world, nodes, found, len(path), *last)
+        here = to_do[-1]
+        for name in here.way:
+            found.steps += 1
+            make(world, named(world, name))
     while here is not None and here.left:
-        name = here.left.pop()
-        path.append((here, name))
-        move = named(world, name)
-        _make(world, move, found, new=True)
-        here = _arrive(world, nodes, found, len(path), here, move)
+        move = named(world, here.left.pop())
+        _make(world, move, found)
+        here = _arrive(world, nodes, found, here, move)
+        if here is not None:
+            to_do.append(here)
 
 
-def _make(world: World, move: Move, found: Found, *, new: bool) -> None:
+def _make(world: World, move: Move, found: Found) -> None:
     found.steps += 1
-    if new:
-        found.names[move.name] += 1
+    found.names[move.name] += 1
     make(world, move)
-    if new:
-        world.check()
+    world.check()
 
 
-def _arrive(world: World, nodes: dict[str, Node], found: Found, depth: int, before: Node, move: Move) -> Node | None:
+def _arrive(world: World, nodes: dict[str, Node], found: Found, before: Node, move: Move) -> Node | None:
     name = form(world)
     if move.honest:
         before.honest.add(name)
-    if name in nodes:
-        return None
-    return _look(world, nodes, found, depth, name)
+    return None if name in nodes else _look(world, nodes, found, name)
 
 
-def _look(world: World, nodes: dict[str, Node], found: Found, depth: int, name: str = "") -> Node:
+def _look(world: World, nodes: dict[str, Node], found: Found, name: str = "") -> Node:
     name = name or form(world)
     possible = list(moves(world))
     assert len({move.name for move in possible}) == len(possible), f"two choices of one name: {possible} after {world.trace}"
     node = nodes[name] = Node(name, [move.name for move in reversed(possible)], way=tuple(world.trace))
-    found.depth = max(found.depth, depth)
+    found.depth = max(found.depth, len(world.trace))
     if not any(move.honest for move in possible):
         world.check_end()
         node.good = True
