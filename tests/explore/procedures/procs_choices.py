@@ -114,7 +114,8 @@ def _to_tend(world: World, life: Life) -> bool:
         return False
     rows = [row for row in tables.sessions.values() if not row.fenced and row.id != session.id]
     unlearnt = any(
-        session._known_unknown.get((TENANT, row.key)) != tables.effects[TENANT, row.key].version for row in tables.unknown.values()
+        session._known_unknown.get((TENANT, row.key)) != tables.effects[TENANT, row.key].version
+        for row in tables.unknown.values()
     )
     strange = {(row.tenant, row.task) for row in tables.inflight if row.session == session.id} - session.held
     return bool(
@@ -276,7 +277,7 @@ def _time_matters(world: World) -> bool:
     silent = any(not row.fenced and row.id not in living for row in world.disk.tables.sessions.values())
     late = any((flight.timed_out and flight.code) or flight.until is not None for flight in world.flights)
     unsure = any(not life.opened.fenced and not life.opened.alive() for life in world.lives if not life.dead and not life.frozen)
-    return silent or late or unsure
+    return silent or late or unsure or any(actor.saw for actor in world.actors)
 
 
 # --- people -----------------------------------------------------------------------------------------------------------
@@ -287,7 +288,8 @@ def _of_people(world: World) -> Iterator[Move]:
         name = world.short(x.key)
         task = world.task_of(x.task)
         able = any(flight.able for flight in world.flights if flight.doing.key == x.key)
-        asked = x.state is EffectState.AMBIGUOUS and task.delivery is Delivery.BLOCKED and not x.answered
+        asked = task.delivery is Delivery.BLOCKED or "early" in world.scenario.persons
+        asked = asked and x.state is EffectState.AMBIGUOUS and not x.answered
         if asked and x.key not in world.looks and (not able or world.scenario.hasty or _unfenced(x)):
             yield Move(f"a person looks at {name}", lambda x=x: _looks(world, x))  # type: ignore[misc]
         if x.key in world.looks:

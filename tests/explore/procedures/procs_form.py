@@ -58,7 +58,8 @@ def _stream(world: World, name: str, state: t.Task | t.Key) -> Any:
     due = _left(world, state.due / 1000 - 1_700_000_000) if not state.ended else 0.0
     return (
         name, state.delivery, state.execution, state.session, state.suspended != "", state.ending, state.alone, state.crashes,
-        state.failures, state.clean, due, sorted(state.joined), [_effect(world, x, state) for _, x in sorted(state.effects.items())],
+        state.failures, state.clean, due, sorted(state.joined),
+        [_effect(world, x, state) for _, x in sorted(state.effects.items())],
     )  # fmt: skip
 
 
@@ -85,7 +86,9 @@ def _life(world: World, life: Life) -> Any:
     row = world.disk.tables.sessions[session.id]
     watched = sorted((id, w.nonce == world.disk.tables.sessions[id].nonce, min(TTL, w.still_seconds), now - w.last_look)
                      for id, w in session._watched.items() if id in world.disk.tables.sessions)  # fmt: skip
-    learnt = sorted((key, repr(facts), min(world.scenario.settle, round(now - at, 2))) for (_, key), (facts, at) in life.learnt._since.items())
+    learnt = sorted(
+        (key, repr(facts), min(world.scenario.settle, round(now - at, 2))) for (_, key), (facts, at) in life.learnt._since.items()
+    )
     unlearnt = sorted(k for (_, k), v in session._known_unknown.items() if world.disk.tables.effects[TENANT, k].version != v)
     return (
         life.name, life.frozen, bool(session.fenced), session.number == row.beat, _left(world, session._deadline),
@@ -140,8 +143,10 @@ def _frame(world: World, frame: FrameType) -> Any:
     return code.co_name, frame.f_lasti, told
 
 
-TOLD = ("attempt", "self", "tried", "reply", "waited", "empty", "decided", "verdict", "move", "known", "unknown", "command", "proposed",
-        "exit", "doing", "page", "now", "passed", "taken", "key", "name", "n")  # fmt: skip
+TOLD = (
+    "attempt", "self", "tried", "reply", "waited", "empty", "decided", "verdict", "move", "known", "unknown", "command",
+    "proposed", "exit", "doing", "page", "now", "passed", "taken", "key", "name", "n",
+)  # fmt: skip
 
 
 def _value(world: World, name: str, value: Any) -> Any:
@@ -173,10 +178,12 @@ def _value(world: World, name: str, value: Any) -> Any:
 
 def _attempt(world: World, attempt: Any) -> Any:
     ledger = attempt.ledger
-    heads = [(name, world.disk.tables.head((TENANT, name)).seq - head.seq, world.disk.tables.head((TENANT, name)) == head)
-             for name, head in [(ledger.state.id, ledger.head), *((k, s.head) for k, s in sorted(ledger.keys.items()))]]  # fmt: skip
+    heads = []
+    for name, head in [(ledger.state.id, ledger.head), *((key, stream.head) for key, stream in sorted(ledger.keys.items()))]:
+        there = world.disk.tables.head((TENANT, name))
+        heads.append((name, there.seq - head.seq, there == head))
     return (
-        ledger.state.id, attempt.token == world.task_of(ledger.state.id).token, bool(attempt.exit), attempt.exit and attempt.exit.how,
+        ledger.state.id, attempt.token == world.task_of(ledger.state.id).token, attempt.exit and attempt.exit.how,
         bool(ledger.state.suspended), sorted((d.key, d.n, d._state) for d in attempt.doing.values()), sorted(attempt.said),
         sorted(attempt._flights), attempt.unfenced, ledger.unsure != "", heads, attempt.declined,
     )  # fmt: skip

@@ -72,9 +72,10 @@ def one(recovery: str, calls: int = 1, **more: object) -> Scenario:
 def aside(recovery: str, **more: object) -> Scenario:
     """One task that makes two calls side by side, and a third one after the second."""
     declared, manner = RECOVERIES[recovery]
+    script = ((("pay", 1),), (("pay", 2), ("pay", 3)))
     return Scenario(
-        f"{recovery}, side by side, {words(more)}", registry(effect("pay", declared)), WORKS, {"t1": ((("pay", 1),), (("pay", 2), ("pay", 3)))},
-        manner=manner, repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
+        f"{recovery}, side by side, {words(more)}", registry(effect("pay", declared)), WORKS, {"t1": script}, manner=manner,
+        repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -90,4 +91,6 @@ def shared(recovery: str, **more: object) -> Scenario:
 
 def words(more: dict[str, object]) -> str:
     """Settings, for people."""
-    return ", ".join(f"{name}={', '.join(sorted(value)) if isinstance(value, frozenset) else value}" for name, value in more.items())
+    return ", ".join(
+        f"{name}={', '.join(sorted(value)) if isinstance(value, frozenset) else value}" for name, value in more.items()
+    )

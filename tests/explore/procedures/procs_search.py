@@ -51,7 +51,9 @@ class Found:
     def line(self) -> str:
         """For people."""
         more = "" if self.whole else ", not all"
-        return f"{self.scenario.name}: {self.states:,} states{more}, depth {self.depth}, {self.steps:,} steps, {self.seconds:.1f} s"
+        return (
+            f"{self.scenario.name}: {self.states:,} states{more}, depth {self.depth}, {self.steps:,} steps, {self.seconds:.1f} s"
+        )
 
     def story(self) -> str:
         """The trace, a line a step."""

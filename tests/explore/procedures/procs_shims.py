@@ -1,4 +1,4 @@
-"""What the engine takes from outside of itself (ids, random bytes, threads, other processes), played so that a run repeats exactly.
+"""What the engine takes from outside of itself (ids, random bytes, threads, other processes), played so that runs repeat.
 
 Nothing of the engine's own is replaced. `playing()` puts the shims in place, and takes them away again.
 """
@@ -61,7 +61,11 @@ def _bytes(count: int) -> bytes:
 def playing() -> Iterator[None]:
     """The engine under the shims."""
     threads = SimpleNamespace(
-        Lock=threading.Lock, RLock=threading.RLock, Event=threading.Event, Thread=NoThread, current_thread=threading.current_thread
+        Lock=threading.Lock,
+        RLock=threading.RLock,
+        Event=threading.Event,
+        Thread=NoThread,
+        current_thread=threading.current_thread,
     )
     shims: dict[str, Any] = {
         "semel.engine.session.threading": threads,

@@ -37,7 +37,7 @@ from semel.store.writer import Signal, Ticket
 from semel.watchdog import Watchdog
 
 TENANT, QUEUE = "acme", "q"
-TTL, TIMEOUT, SETTLE = 8.0, 3.0, 4.0  # seconds
+TTL, TIMEOUT, SETTLE = 8.0, 5.0, 4.0  # seconds; a lookup may take longer than settle
 START, WALL_MS = 1000.0, 1_700_000_000_000
 Choice = Callable[[], None]
 
@@ -72,7 +72,7 @@ class Scenario:
     paused: bool = False
     hasty: bool = False
     kinds: frozenset[str] = frozenset({"kill", "freeze", "call", "reply"})
-    persons: frozenset[str] = frozenset()  # what a person may do beside answering: cancel, replay
+    persons: frozenset[str] = frozenset()  # what people may do beside answering: cancel, replay, deliver; look early
     settle: float = SETTLE
 
 
