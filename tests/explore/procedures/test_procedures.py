@@ -16,6 +16,7 @@ from procs_scenarios import aside, one, shared
 from procs_search import Found, replayed, search
 from procs_world import Scenario, World
 
+pytestmark = pytest.mark.timeout(300)  # of a busy machine; seconds on a quiet core
 EVERYWHERE = (
     "asks for work", "commits a claim", "acts, and is answered", "acts, and its answer is lost", "is refused", "is under way",
     "times out", "acts late", "sent for", "is killed", "freezes", "wakes", "is started anew", "looks after others", "lease_lost",
