@@ -146,9 +146,9 @@ def _freeze_unheard(life: Life) -> None:
 
 
 def _of_actor(world: World, life: Life, actor: Actor) -> Iterator[Move]:
-    request = actor.request
+    request, branch = actor.request, actor.name.partition(" works")[2]
     if isinstance(request, Sleep):
-        yield Move(f"{life.name} has waited", lambda: (advance(world, actor.until), _go_on(world, actor, None)))
+        yield Move(f"{life.name} has waited{branch}", lambda: (advance(world, actor.until), _go_on(world, actor, None)))
     elif isinstance(request, Call) and isinstance(request.fn, LookupCall):
         yield from _lookup(world, life, actor)
     elif isinstance(request, Call) and isinstance(request.fn, EffectCall):
@@ -162,7 +162,7 @@ def _go_on(world: World, actor: Actor, answer: Any) -> None:
 
 def _lookup(world: World, life: Life, actor: Actor) -> Iterator[Move]:
     key = actor.asked
-    what = f"{life.name} looks {world.short(key)} up"
+    what = f"{life.name} looks {world.short(key)} up{actor.name.partition(' works')[2]}"
     yield Move(f"{what}, and is told the truth", lambda: world.resume(actor, Returned(_truth(world, key))))
     if _may(world, "call"):
         no = Raised(ConnectionError("no answer"))
@@ -203,16 +203,15 @@ def _fates(world: World, life: Life, actor: Actor) -> Iterator[Move]:
         yield Move(f"{what} is answered", ends(Returned("done"), acts=False))
         return
     yield Move(f"{what} acts, and is answered", ends(None, acts=True))
-    if not _may(world, "call"):
-        return
     reset, refused = Raised(ConnectionResetError("reset")), Raised(ConnectionRefusedError("refused"))
-    for name, do in (
-        ("acts, and its answer is lost", ends(reset, acts=True)),
-        ("is refused", ends(refused, acts=False)),
-        ("breaks, and what it sent is under way", ends(reset, acts=False, under_way=True)),
-        ("times out, and its code runs on", lambda: _times_out(world, actor, flight)),
+    for kind, name, do in (
+        ("lost", "acts, and its answer is lost", ends(reset, acts=True)),
+        ("refused", "is refused", ends(refused, acts=False)),
+        ("under way", "breaks, and what it sent is under way", ends(reset, acts=False, under_way=True)),
+        ("late", "times out, and its code runs on", lambda: _times_out(world, actor, flight)),
     ):
-        yield Move(f"{what} {name}", _fault(world, do), honest=False)
+        if _may(world, "call") or _may(world, kind):
+            yield Move(f"{what} {name}", _fault(world, do), honest=False)
 
 
 def _times_out(world: World, actor: Actor, flight: Flight) -> None:

@@ -85,7 +85,7 @@ def shared(recovery: str, **more: object) -> Scenario:
     beside = ((("pay", 1),), (("mail", 2), ("mail", 3))) if more.pop("beside", False) else ((("pay", 1),),)
     return Scenario(
         f"{recovery}, shared, {words(more)}", registry(effect("pay", declared, scope="tenant"), effect("mail", declared)), WORKS,
-        {"t1": ((("pay", 1),),), "t2": (beside,)}, manner=manner, repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
+        {"t1": ((("pay", 1),),), "t2": beside}, manner=manner, repeats=recovery == "repeat", **more,  # type: ignore[arg-type]
     )  # fmt: skip
 
 

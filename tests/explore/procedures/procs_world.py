@@ -56,7 +56,8 @@ class Scenario:
 
     manner: how the provider takes a call: "acts" each time, "remembers" keys, or is asked for "create"-only writes.
     timer: the kernel kills a worker at its local deadline. hosts: False, and a death can be proved. paused: a freeze is a
-    machine that stands still, timers included. hasty: people look while what was sent may still be under way. kinds: of faults.
+    machine that stands still, timers included. hasty: people look while what was sent may still be under way. kinds: of faults;
+    "call" is all that may become of a call, or "lost", "refused", "under way", "late".
     """
 
     name: str
