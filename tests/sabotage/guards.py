@@ -743,8 +743,8 @@ GUARDS = (
     Guard("explored: R8 an unknown joined key counts (finding S8)", "machine/tasks.py",
           "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
           "return sorted(task.unknown)", (f"{EXPLORED}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
-    Guard("explored: R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:",
-          (f"{EXPLORED}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
+    Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if behind is not None:", "if False:",
+          (f"{EXPLORED}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
     Guard("explored: R8 a key's token rises with each intent (finding 4)", "machine/tasks.py",
           "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", SHARED),
     Guard("explored: R9 what is in flight is not submitted again", "machine/effects.py", "if state is EffectState.SUBMITTED:\n        return "

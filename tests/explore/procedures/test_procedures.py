@@ -123,6 +123,19 @@ def test_a_machine_that_stands_still_between_check_and_wire_is_the_limit(measure
     measured(f"{len(made)} steps: {still.name}")
 
 
+BETWEEN_DECISION_AND_COMMIT = [
+    "w1.1 asks for work", "w1.1 commits a claim", "w1.1 commits joined+intended", "w2.2 asks for work", "w2.2 commits a claim",
+    "w1.1's call of pay(1) acts, and its answer is lost", "w1.1 commits lost, suspended", "w2.2 commits joined, intended",
+    "w2.2 commits suspended, suspended",
+]  # fmt: skip
+
+
+def test_a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it() -> None:
+    """Finding S8, by its steps: of two workers, whose world is looked into at length in `make proof` alone."""
+    scenario = shared("ask", workers=2, beside=True, kinds=frozenset({"lost"}))
+    assert replayed(scenario, BETWEEN_DECISION_AND_COMMIT) == ("", BETWEEN_DECISION_AND_COMMIT)
+
+
 def test_a_person_who_looks_before_settle_is_over_may_be_wrong_and_is_believed(measured: Callable[[str], None]) -> None:
     """A lookup is asked again when settle is over; a person is not. Their word must be of a look that came after it."""
     found = broken(one("ask", kinds=frozenset({"call"}), hasty=True))
