@@ -8,6 +8,7 @@ same world.
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from typing import Any
 import procs_shims as shims
 from greenlet import getcurrent, greenlet
 from procs_store import Disk, Gone, Handle, Tables
+from procs_writer import HandWriter
 
 from semel.engine import attempt as attempts
 from semel.engine.attempt import Attempt
@@ -32,8 +34,8 @@ from semel.machine import epochs
 from semel.machine import journal as j
 from semel.machine import tasks as t
 from semel.model import Delivery, EffectState
-from semel.store.contract import Change, Claims, Fenced, Unit
-from semel.store.writer import Signal, Ticket
+from semel.store.contract import Change, Claims, Fenced
+from semel.store.writer import Signal
 from semel.watchdog import Watchdog
 
 TENANT, QUEUE = "acme", "q"
@@ -116,74 +118,6 @@ class Timer(Watchdog):
         return self._life.world.now < self.deadline
 
 
-class HandTicket(Ticket):
-    """Waiting for it is a stop, like any other."""
-
-    def wait(self, timeout: float | None = None) -> bool:
-        if not self.is_set:
-            shims.here().block(Await(self))
-        return True
-
-
-class HandWriter:
-    """Lands what is queued when the world says so. doubt: a batch whose COMMIT was not answered; it is given again (R7)."""
-
-    def __init__(self, life: Life | None, handle: Handle, told: Callable[[Any, Any], None]) -> None:
-        self._life, self._handle, self._told = life, handle, told
-        self.queue: list[HandTicket] = []
-        self.doubt: list[HandTicket] = []
-        self.unheard: list[tuple[HandTicket, Any]] = []  # answers to a process that is frozen
-        self.observed = None
-
-    def submit(self, unit: Unit, *, waited_for: bool = True) -> HandTicket:
-        if self._handle.dead:
-            raise Gone
-        self.queue.append(HandTicket(unit))
-        return self.queue[-1]
-
-    def barrier(self) -> HandTicket:
-        return self.submit(Change("", ()))
-
-    def close(self) -> None: ...
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.doubt or self.queue)
-
-    def commit(self, most: int = 512) -> list[tuple[HandTicket, Any]]:
-        """One transaction; the answers are still to be told."""
-        batch = self.doubt or self.queue[:most]
-        if not self.doubt:
-            self.queue = self.queue[most:]
-        self.doubt = batch
-        outcomes = self._handle.commit([ticket.unit for ticket in batch])
-        return list(zip(batch, outcomes, strict=True))
-
-    def tell(self, answers: list[tuple[HandTicket, Any]]) -> None:
-        """The answers come."""
-        self.doubt = []
-        if answers:
-            self._told([ticket.unit for ticket, _ in answers], [outcome for _, outcome in answers])
-        for ticket, outcome in answers:
-            ticket.set(outcome)
-
-    def land(self) -> None:
-        """All that is queued, at once: for a person, whose commits nothing interrupts."""
-        while self.busy:
-            self.tell(self.commit())
-
-    def words(self) -> str:
-        """What the next batch would write."""
-        kinds = []
-        for ticket in self.doubt or self.queue:
-            unit = ticket.unit
-            if not isinstance(unit, Change):
-                kinds.append("a claim")
-            elif unit.parts:
-                kinds.append("+".join(row.kind for part in unit.parts for row in part.rows))
-        return ", ".join(kinds) or "nothing"
-
-
 @dataclass
 class Flight:
     """One call of an effect's code. code: it runs, in its process. until: when what it has sent is dropped at the latest."""
@@ -243,7 +177,7 @@ class Life(Runtime):
         self.handle = Handle(world.disk, created=True)
         self.dead = self.frozen = self.used = False
         super().__init__(self.handle, scenario.effects, ttl=TTL, kernel_timer=False, clock=WorldClock(world))  # type: ignore[arg-type]
-        self.writer = HandWriter(self, self.handle, self.witness.committed)
+        self.writer = HandWriter(self.handle, self.witness.committed)
         self.desk = Desk(self.handle, self.writer, self.desk.clock, StillStanding(self.handle), None)  # type: ignore[arg-type]
         self.paused = Paused(self.handle)  # type: ignore[arg-type]
         self.watchdog = Timer(self, scenario.timer)
@@ -346,7 +280,7 @@ class World:
         self.main = getcurrent()
         self.clients = Handle(self.disk, created=True)
         self.client = Desk(
-            self.clients, HandWriter(None, self.clients, lambda units, outcomes: None),  # type: ignore[arg-type]
+            self.clients, HandWriter(self.clients, lambda units, outcomes: None),  # type: ignore[arg-type]
             WorldClock(self), StillStanding(self.clients), None,  # type: ignore[arg-type]
         )  # fmt: skip
         for key in scenario.scripts:
@@ -380,10 +314,8 @@ class World:
         """Begin a procedure, and run it to its first stop."""
 
         def run(_: None) -> None:
-            try:
+            with contextlib.suppress(Gone):
                 work()
-            except Gone:
-                pass
 
         actor = Actor(name, life, greenlet(run, self.main))
         self.actors.append(actor)
@@ -652,10 +584,8 @@ class World:
         here = next(actor for actor in self.actors if actor.run is getcurrent())
 
         def run(_: None) -> None:
-            try:
+            with contextlib.suppress(Gone):
                 work()
-            except Gone:
-                pass
 
         ready = Signal()
         ready.set()
