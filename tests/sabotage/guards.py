@@ -69,9 +69,23 @@ CUT, DISK_FAULTS = (
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest_faults", "simulation")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
+ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
+EXPLORED = "tests/explore/procedures/test_procedures.py::test_"
+ONE = (f"{EXPLORED}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
+SHARED = (f"{EXPLORED}two_tasks_share_a_key_of_the_tenant",)
+NEED_MORE = (
+    "crash",
+    "postgres",
+    "restore",
+    "acceptance",
+    "cli",
+    "browser",
+    "crashtest_faults",
+    "simulation",
+    "explore",
+)  # folders
 LIVING = "tests/restore/test_restore_living.py::"
 
 
@@ -727,6 +741,53 @@ BY_TEST = (
     Guard("R21 ahead: as many as are wanted", "machine/effects.py", "if len(given) < held.approvers:", "if not given:", AHEAD),
     Guard("R21 ahead: what came meanwhile is approved in its own words only", "machine/foreseen.py",
           "if c.digest != effect.digest:", "if False:", AHEAD),
+    # --- explored: guards of the promise, found by the search over the shipped procedures; the finding that each closes ---
+    Guard("explored: R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", ONE),
+    Guard("explored: R5 anything that is not proof is a loss", "engine/perform.py",
+          "    return e.Lose(key, n, token, describe(error, doing.veil), True, sender), Unknown()",
+          "    return e.Disprove(key, n, token, describe(error, doing.veil), sender=sender), Clean(error, False)", ONE),
+    Guard("explored: R4 a timeout does not end the code (finding 2a)", "engine/perform.py",
+          'f"no answer within {doing.seconds:g} s", False, doing.sender))', 'f"no answer within {doing.seconds:g} s", True, doing.sender))', ONE),
+    Guard("explored: R4 a timeout proves nothing", "engine/perform.py",
+          'attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", False, doing.sender))',
+          'attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "no answer", sender=doing.sender))', ONE),
+    Guard("explored: R4 not_found waits for settle", "machine/effects.py", "if c.waited_ms < c.settle_ms:", "if False:", ONE),
+    Guard("explored: R4 settle is over before the provider is asked", "engine/recover.py",
+          "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)",
+          "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)\n    waited = attempt.facts(known).waited_ms",
+          (f"{EXPLORED}two_faults_in_the_calls_and_lookups_that_are_slow",)),
+    Guard("explored: R17 what is ours and unknown goes back (finding 11)", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", ONE),
+    Guard("explored: R17 what the dead held is taken back (finding 15)", "engine/session.py",
+          "while page := self.desk.store.orphans(after, PAGE, self.desk.tenant):", "while page := self.desk.store.orphans(after, 0, self.desk.tenant):", ONE),
+    Guard("explored: R5 a change lands on the version and hash it was decided on (finding 3)", "store/batch.py",
+          "if self._head(p.tenant, p.stream) != p.expect", "if False", ONE),
+    Guard("explored: R7 a change that landed is not written twice", "store/batch.py",
+          "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", ONE),
+    Guard("explored: tokens rise with each claim", "machine/tasks.py",
+          "counter = (task.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, task.token & ((1 << EPOCH_SHIFT) - 1))", ONE),
+    Guard("explored: R2 every end of an attempt loses its submissions (finding S9)", "machine/tasks.py",
+          "            if not s.lost:\n                lost.append(j.Lost(key, s.n, why, fenced=fenced, dead=dead))\n"
+          "            elif fenced and s.session",
+          "            if fenced and s.session", ONE),
+    Guard("explored: R1 a disproof closes only its own submission (finding 1)", "machine/effects.py",
+          "effect = _sub(effect, event.n, open=False, ended=True)",
+          "effect = _sub(effect, event.n, close_all=True, ended=True)", (f"{EXPLORED}a_resend_that_is_refused_says_nothing_of_the_first_try",)),
+    Guard("explored: invariant: nothing starts while something is unknown", "machine/effects.py", "if standing.unknown:", "if False:",
+          (f"{EXPLORED}nothing_is_begun_beside_what_has_become_unknown",)),
+    Guard("explored: R21 a decision on what has moved on (finding 13)", "machine/effects.py",
+          "if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:",
+          "if effect.state is not EffectState.AMBIGUOUS:",
+          (f"{EXPLORED}a_person_who_looks_and_answers_later_decides_nothing_that_has_moved_on",)),
+    Guard("explored: R8 an unknown joined key counts (finding S8)", "machine/tasks.py",
+          "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
+          "return sorted(task.unknown)", (f"{EXPLORED}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
+    Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if behind is not None:", "if False:",
+          (f"{EXPLORED}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
+    Guard("explored: R8 a key's token rises with each intent (finding 4)", "machine/tasks.py",
+          "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", SHARED),
+    Guard("explored: R9 what is in flight is not submitted again", "machine/effects.py", "if state is EffectState.SUBMITTED:\n        return "
+          "_no(Code.IN_FLIGHT, f\"{effect.name} is in flight\")\n    if c.again:", "if c.again:", SHARED),
+    Guard("explored: R9 what is confirmed is not submitted again", "machine/effects.py", "if state is EffectState.CONFIRMED:", "if False:", ONE),
     # --- where parts meet ---
     Guard("together: what was decided anew is not taken back", "machine/reversal.py", "if isinstance(event, j.Approved | j.Denied):", "if False:", REVERSAL),
     Guard("together: what has a new generation is not taken back", "machine/reversal.py", "if effect.renewed is not None:", "if False:", REVERSAL),
