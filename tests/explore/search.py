@@ -1,0 +1,179 @@
+"""Breadth first over all that can happen, with the shortest trace to whatever breaks the promise.
+
+A state is kept as a digest of 16 bytes, where it came from and by which of the steps: what it was is found again by walking.
+"""
+
+from __future__ import annotations
+
+import marshal
+import sys
+import time
+from array import array
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from world import Label, Rules, State, Violated, World
+
+
+@dataclass
+class Found:
+    """What a search has covered. trace: the shortest way to what is wrong, a line a step; "" wrong: nothing is."""
+
+    world: World
+    states: int = 0
+    transitions: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    ended: int = 0
+    whole: bool = True
+    wrong: str = ""
+    trace: list[str] = field(default_factory=list)
+    state: State | None = None
+    kinds: Counter[str] = field(default_factory=Counter)
+
+    def line(self) -> str:
+        """For `measured`."""
+        whole = "whole" if self.whole else "NOT WHOLE"
+        return (
+            f"{self.world.name}: {self.states:,} states ({whole}), {self.transitions:,} transitions, depth {self.depth}, "
+            f"{self.seconds:.1f} s"
+        )
+
+    def told(self) -> str:
+        """What is wrong, and how it comes about."""
+        steps = "\n".join(f"  {number:>2}. {line}" for number, line in enumerate(self.trace, 1))
+        return f"{self.world.name}: {self.wrong}, after {len(self.trace)} steps\n{steps}\n  {self.state}"
+
+
+def mark(s: State) -> bytes:
+    """The digest of a state in normal form."""
+    plain = (
+        s.tids, s.kid, tuple((*p[:12], tuple(map(tuple, p[12]))) for p in s.workers), tuple(map(tuple, s.keys)), s.look, s.left,
+        s.age, s.epoch, s.saved,
+    )  # fmt: skip
+    return blake2b(marshal.dumps(plain, 1), digest_size=16).digest()
+
+
+def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found:
+    """The whole of `world`, or up to what is wrong in it. most: states, beyond which it is not whole."""
+    rules, began = Rules(world), time.monotonic()
+    found = Found(world)
+    first = rules.start()
+    seen: dict[bytes, int] = {mark(first): 0}
+    parents, which = array("i", [-1]), array("h", [0])
+    edges = array("i") if live else None
+    ends = bytearray([rules.over(first)])
+    front, index = [(0, first)], 0
+    kinds = found.kinds
+    while front and not found.wrong:
+        following: list[tuple[int, State]] = []
+        for index, s in front:
+            place, label = 0, ("", ())
+            try:
+                for place, (label, fault, raw) in enumerate(rules.steps(s)):
+                    kinds[label[0]] += 1
+                    after = rules.normal(raw)
+                    digest = mark(after)
+                    new = seen.get(digest)
+                    if new is None:
+                        new = seen[digest] = len(parents)
+                        parents.append(index)
+                        which.append(place)
+                        ends.append(rules.over(after))
+                        rules.check(after)
+                        following.append((new, after))
+                    if edges is not None and not fault:
+                        edges.append(index)
+                        edges.append(new)
+            except Violated as violated:
+                found.wrong = str(violated)
+                if len(parents) > len(seen) or (following and following[-1][0] != len(parents) - 1) or parents[-1] == index:
+                    pass
+                found.trace, found.state = _retold(rules, first, parents, which, index, place, found.wrong)
+                break
+            if len(seen) > most:
+                found.whole = False
+                break
+        if found.wrong or not found.whole:
+            break
+        if following:
+            found.depth += 1
+        front = following
+    found.states, found.transitions, found.ended = len(seen), sum(kinds.values()), sum(ends)
+    if edges is not None and found.whole and not found.wrong:
+        stuck = _stranded(len(parents), edges, ends)
+        if stuck >= 0:
+            found.wrong = "from here no honest step leads to an end of every task"
+            found.trace, found.state = _walk(rules, first, parents, which, stuck)
+    found.seconds = time.monotonic() - began
+    return found
+
+
+def _way(parents: array[int], which: array[int], index: int) -> list[int]:
+    way = []
+    while index:
+        way.append(which[index])
+        index = parents[index]
+    return way[::-1]
+
+
+def _walk(rules: Rules, s: State, parents: array[int], which: array[int], index: int) -> tuple[list[str], State]:
+    lines = []
+    for wanted in _way(parents, which, index):
+        for place, (label, _, after) in enumerate(rules.steps(s)):
+            if place == wanted:
+                lines.append(said(label))
+                s = rules.normal(after)
+                break
+    return lines, s
+
+
+def _retold(
+    rules: Rules, first: State, parents: array[int], which: array[int], index: int, place: int, wrong: str
+) -> tuple[list[str], State]:
+    """The way to state `index`, and the step from there that breaks the promise."""
+    lines, s = _walk(rules, first, parents, which, index)
+    tried = 0
+    steps = rules.steps(s)
+    while True:
+        try:
+            label, _, after = next(steps)
+        except Violated:
+            return [*lines, wrong], s
+        except StopIteration:
+            return lines, s
+        try:
+            after = rules.normal(after)
+            rules.check(after)
+        except Violated:
+            return [*lines, said(label)], after
+        tried += 1
+
+
+def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
+    """The first state from which no end is reached by honest steps alone; -1: there is none."""
+    good = bytearray(ends)
+    sources, targets = edges[::2], edges[1::2]
+    moved = True
+    while moved:
+        moved = False
+        for source, target in zip(reversed(sources), reversed(targets), strict=True):
+            if good[target] and not good[source]:
+                good[source] = moved = 1  # type: ignore[assignment]
+    return good.find(0)
+
+
+def said(label: Label) -> str:
+    """A step in words."""
+    return label[0].format(*label[1])
+
+
+if __name__ == "__main__":
+    from worlds import WORLDS
+
+    for name in sys.argv[1:] or [world.name for world in WORLDS]:
+        result = explore(next(world for world in WORLDS if world.name == name))
+        print(result.told() if result.wrong else result.line(), flush=True)
