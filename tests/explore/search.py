@@ -6,6 +6,7 @@ A state is kept as a digest of 16 bytes, where it came from and by which of the 
 from __future__ import annotations
 
 import marshal
+import os
 import sys
 import time
 from array import array
@@ -26,7 +27,7 @@ class Found:
     states: int = 0
     transitions: int = 0
     depth: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0  # of one core
     ended: int = 0
     whole: bool = True
     wrong: str = ""
@@ -59,7 +60,7 @@ def mark(s: State) -> bytes:
 
 def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found:
     """The whole of `world`, or up to what is wrong in it. most: states, beyond which it is not whole."""
-    rules, began = Rules(world), time.monotonic()
+    rules, began = Rules(world), time.process_time()
     found = Found(world)
     first = rules.start()
     seen: dict[bytes, int] = {mark(first): 0}
@@ -71,7 +72,6 @@ def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found
     while front and not found.wrong:
         following: list[tuple[int, State]] = []
         for index, s in front:
-            place, label = 0, ("", ())
             try:
                 for place, (label, fault, raw) in enumerate(rules.steps(s)):
                     kinds[label[0]] += 1
@@ -90,9 +90,7 @@ def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found
                         edges.append(new)
             except Violated as violated:
                 found.wrong = str(violated)
-                if len(parents) > len(seen) or (following and following[-1][0] != len(parents) - 1) or parents[-1] == index:
-                    pass
-                found.trace, found.state = _retold(rules, first, parents, which, index, place, found.wrong)
+                found.trace, found.state = _retold(rules, first, parents, which, index, found.wrong)
                 break
             if len(seen) > most:
                 found.whole = False
@@ -108,7 +106,7 @@ def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found
         if stuck >= 0:
             found.wrong = "from here no honest step leads to an end of every task"
             found.trace, found.state = _walk(rules, first, parents, which, stuck)
-    found.seconds = time.monotonic() - began
+    found.seconds = time.process_time() - began
     return found
 
 
@@ -132,11 +130,10 @@ def _walk(rules: Rules, s: State, parents: array[int], which: array[int], index:
 
 
 def _retold(
-    rules: Rules, first: State, parents: array[int], which: array[int], index: int, place: int, wrong: str
+    rules: Rules, first: State, parents: array[int], which: array[int], index: int, wrong: str
 ) -> tuple[list[str], State]:
     """The way to state `index`, and the step from there that breaks the promise."""
     lines, s = _walk(rules, first, parents, which, index)
-    tried = 0
     steps = rules.steps(s)
     while True:
         try:
@@ -150,7 +147,6 @@ def _retold(
             rules.check(after)
         except Violated:
             return [*lines, said(label)], after
-        tried += 1
 
 
 def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
@@ -174,6 +170,7 @@ def said(label: Label) -> str:
 if __name__ == "__main__":
     from worlds import WORLDS
 
+    most = int(os.environ.get("MOST", "10000000"))
     for name in sys.argv[1:] or [world.name for world in WORLDS]:
-        result = explore(next(world for world in WORLDS if world.name == name))
+        result = explore(next(world for world in WORLDS if world.name == name), most=most)
         print(result.told() if result.wrong else result.line(), flush=True)

@@ -66,6 +66,8 @@ def worker_steps(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:
             yield ("w{} learns that it is fenced", (i,)), False, rules.put(s, i, stopped)
     elif p.life == AWAKE:
         yield ("w{} beats again", (i,)), False, rules.put(s, i, p._replace(life=UP))
+    if p.life == UP and not p.queue and _guarded(p):
+        yield from _own(rules, s, i, p)
     if not p.task:
         if p.life == UP and not p.old and s.epoch != 1:
             yield from _claim(rules, s, i, p)
@@ -94,6 +96,15 @@ def _claim(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:
             raise Violated(f"an older session of t{task} has a token that is not below the new one's")
         p2 = p._replace(task=task + 1, token=facts.token, attempt=facts.attempt, phase=PREP, pcs=rules.nowhere)
         yield ("w{} claims t{}", (i, task)), False, rules.put(rules.land(s, task, a), i, p2)
+
+
+def _own(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:
+    """R17: what the store says is its session's, and it knows nothing of, goes back."""
+    for task, tid in enumerate(s.tids):
+        facts = rules.m.facts(tid, s.kid)
+        if facts.lease == i and p.task != task + 1:
+            a = rules.m.ask(tid, s.kid, s.age, ("park", facts.token))
+            yield ("w{} gives t{} back: its session holds it no more", (i, task)), False, rules.land(s, task, a)
 
 
 def _record(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:

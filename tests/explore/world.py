@@ -37,6 +37,7 @@ RUNGS = {
     ATOMIC: (recovery.Rung("atomic"), recovery.Rung("ask", settle_ms=SETTLE)),
     SHRUG: (recovery.Rung("repeat"), recovery.Rung("ask", settle_ms=SETTLE)),
 }
+MOST_KEPT = 300_000  # of what is only remembered to be quicker
 
 
 class Call(NamedTuple):
@@ -114,7 +115,8 @@ class World:
     """What there is, and what may go wrong.
 
     manners: of each key's provider. plans: the keys of each task's handler, in order; parallel: all at once. faults: how many
-    crashes, freezes, losses. patient: a person looks when nothing is under way any more. settle: it covers what is under way.
+    crashes, freezes, losses. patient: a person looks when nobody can send it any more and nothing
+    is under way. settle: it covers what is under way.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Rules:
         self.plain = (TODO, 0, 0, 0)
         self.nowhere = (self.plain,) * len(world.manners)
         self._alive_unfenced = UNFENCED in world.workers
+        self._slots = [world.workers.count(kind) for kind in (WATCHED, UNFENCED, LYING)]
         self._orders: dict[object, tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]] = {}
 
     def start(self) -> State:
@@ -222,6 +225,9 @@ class Rules:
 
     def _anybody(self, s: State) -> bool:
         return any(p.life == UP and not p.old for p in s.workers)
+
+    def _may_act(self, s: State, k: int) -> bool:
+        return any(c.k == k and self._can_act(p, c) for p in s.workers for c in p.calls)
 
     def _flying(self, s: State, k: int) -> bool:
         return any(c.k == k and c.net == FLYING for p in s.workers for c in p.calls)
@@ -336,7 +342,7 @@ class Rules:
             effect = self.m.effect(s.tids[owner], s.kid, k) if owner >= 0 else None
             if effect is None or s.look:
                 continue
-            if effect.state is EffectState.AMBIGUOUS and not (self.world.patient and self._flying(s, k)):
+            if effect.state is EffectState.AMBIGUOUS:
                 yield from self._looks(s, k, any(x.unfenced and not x.quiet for x in effect.open))
             if effect.waiting:
                 words = ("w0", "w1").index(effect.args)
@@ -361,13 +367,14 @@ class Rules:
 
     def _looks(self, s: State, k: int, unfenced: bool) -> Iterator[Step]:
         truth = int(s.keys[k].acts > 0)
-        yield ("a person looks for {} at the provider", (KEYS[k],)), False, s._replace(look=(k, truth, 1, 0))
+        if not (self.world.patient and self._may_act(s, k)):
+            yield ("a person looks for {} at the provider", (KEYS[k],)), False, s._replace(look=(k, truth, 1, 0))
         if unfenced:
             for i, p in enumerate(s.workers):
                 if any(c.k == k for c in p.calls):
                     p = p._replace(calls=tuple(c._replace(child=0) for c in p.calls))
                     s = self.put(s, i, dead(p) if p.kind else p)
-            if not (self.world.patient and self._flying(s, k)):
+            if not (self.world.patient and self._may_act(s, k)):
                 yield ("a person stops what may send {}, and looks", (KEYS[k],)), False, s._replace(look=(k, truth, 1, 1))
 
     def _says(self, s: State) -> Iterator[Step]:
@@ -400,7 +407,8 @@ class Rules:
 
     def _store(self, s: State) -> Iterator[Step]:
         if s.left[AGES] and not any(p.calls or p.life == FROZEN for p in s.workers):
-            workers = tuple(p._replace(pcs=tuple((OVERDUE, *x[1:]) if x[0] == INTENT else x for x in p.pcs)) for p in s.workers)
+            later = {INTENT: OVERDUE, AGAIN: CLIMB}
+            workers = tuple(p._replace(pcs=tuple((later.get(x[0], x[0]), *x[1:]) for x in p.pcs)) for p in s.workers)
             yield ("hours pass", ()), True, self.less(s._replace(workers=workers, age=s.age + 1), AGES)
         if s.left[RESTORES]:
             if s.saved[:2] != (s.tids, s.kid):
@@ -482,11 +490,12 @@ class Rules:
             if effect.state is EffectState.NOT_ATTEMPTED and effect.told is None and not self._forgotten(s, k):
                 if known.acts:
                     raise Violated(f"{KEYS[k]} is called not attempted, and it happened")
-                if any(c.k == k and self._can_act(p, c) for p in s.workers for c in p.calls):
+                if self._may_act(s, k):
                     raise Violated(f"{KEYS[k]} is called not attempted, and somebody can still act")
+        taken_back = s.left[REVERSALS] < self.world.reversals  # what a person takes back of an ended task stays open (R21)
         for task, tid in enumerate(s.tids):
             facts = self.m.facts(tid, s.kid)
-            if facts.ended and any(not (self.world.shared and k == 0) for k in facts.open):
+            if facts.ended and not taken_back and any(not (self.world.shared and k == 0) for k in facts.open):
                 raise Violated(f"t{task} has ended, and {KEYS[facts.open[0]]} is open")
 
     def _forgotten(self, s: State, k: int) -> bool:
@@ -497,6 +506,8 @@ class Rules:
         return effect is not None and not any(x.token >> 30 for x in effect.sent)
 
     def _can_act(self, p: Worker, c: Call) -> bool:
+        if self.world.manners[c.k] == ATOMIC:
+            return bool(c.fresh)  # else its COMMIT is refused
         if c.net == FLYING or (c.net == UNSENT and c.child):
             return True
         return c.net == UNSENT and bool(c.code) and p.life in (UP, AWAKE, STOPPED, FROZEN)
@@ -511,10 +522,9 @@ class Rules:
         """The same world, in the form that all worlds with this future share."""
         workers = self._living(s)
         tids, kid = s.tids, s.kid
-        order = list(range(len(workers)))
-        if len(workers) > 1:
-            marks = [(p, *(self.m.feature(tid, kid, i) for tid in tids)) for i, p in enumerate(workers)]
-            order.sort(key=marks.__getitem__)
+        feature = self.m.feature
+        marks = [(p, [feature(tid, kid, i) for tid in tids]) for i, p in enumerate(workers)]
+        order = sorted(range(len(workers)), key=marks.__getitem__)
         kept = [i for i in order if workers[i].life != DEAD or workers[i].calls or self._needed(s, i)]
         place = [-1] * len(workers)
         for new, old in enumerate(kept):
@@ -542,34 +552,34 @@ class Rules:
     def _living(self, s: State) -> list[Worker]:
         """The dead hold nothing, and for each that is gone there is another."""
         workers = list(s.workers)
+        spare = self._slots.copy()
         for i, p in enumerate(workers):
-            if p.life == STOPPED and not p.queue and not p.calls:
+            if p.life < STOPPED and not p.fence and not p.old:
+                spare[p.kind] -= 1
+            elif p.life == STOPPED and not p.queue and not p.calls:
                 workers[i] = p = dead(p)
             if p.learnt:
-                known = tuple(x for x in p.learnt if self._ambiguous(s, x[0]))
+                unknown = self._unknown(s)
+                known = tuple(x for x in p.learnt if x[0] in unknown)
                 if known != p.learnt:
                     workers[i] = p._replace(learnt=known)
-        for kind in sorted(set(self.world.workers)):
-            fit = sum(1 for p in workers if p.kind == kind and not p.fence and not p.old and p.life not in (STOPPED, DEAD))
-            workers += [Worker(kind)] * (self.world.workers.count(kind) - fit)
+        for kind, missing in enumerate(spare):
+            if missing > 0:
+                workers += [Worker(kind)] * missing
         return workers
 
-    def _ambiguous(self, s: State, k: int) -> bool:
-        owner = self.owner(s, k)
-        effect = self.m.effect(s.tids[owner], s.kid, k) if owner >= 0 else None
-        return effect is not None and effect.state is EffectState.AMBIGUOUS
+    def _unknown(self, s: State) -> set[int]:
+        return {k for tid in s.tids for k in self.m.facts(tid, s.kid).unknown}
 
     def _counted(
         self, s: State, workers: list[Worker]
     ) -> tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]:
-        outside = tuple(
-            (p.task, p.token, p.attempt, tuple((c.task, c.k, c.token, c.attempt) for c in p.calls),
-             tuple(q[1:] for q in p.queue), tuple(x[2] for x in p.pcs))
-            for p in workers if p.task or p.calls or p.queue
-        )  # fmt: skip
-        mark = (s.tids, s.kid, s.saved, outside)
+        outside = [(p.task, p.token, p.attempt, p.pcs, p.queue, p.calls) for p in workers if p.task or p.calls or p.queue]
+        mark = (s.tids, s.kid, s.saved, *outside)
         known = self._orders.get(mark)
         if known is None:
+            if len(self._orders) > MOST_KEPT:
+                self._orders.clear()
             known = self._orders[mark] = self._count(s, workers)
         return known
 
