@@ -12,7 +12,7 @@ from typing import Any
 
 from semel.machine import effects as e
 from semel.machine import journal as j
-from semel.machine import limits, recovery
+from semel.machine import epochs, limits, recovery
 from semel.machine import tasks as t
 from semel.model import EffectState, Refusal
 
@@ -22,7 +22,8 @@ SHIFT = e.EPOCH_SHIFT
 COUNTER = (1 << SHIFT) - 1
 HOUR = 3_600_000
 START = 1_000 * HOUR
-TIMES = (START, START + 25 * HOUR, START + 50 * HOUR)  # what the clocks show in each age; beyond every retention and patience
+AGE = HOUR // 3  # from one age to the next
+TIMES = tuple(START + age * AGE for age in range(5))  # what all clocks show in each age
 SETTLE = 1_000
 NEW_EPOCH = 5  # of the store that was restored
 ENDS = (t.Fail, t.Park, t.Block, t.Wait, t.Exceed, t.LoseLease)
@@ -238,7 +239,7 @@ class Machine:
         """What the promise says against these events, whatever the world looks like."""
         for event in events:
             if isinstance(event, j.Intended):
-                others = [k for k in range(len(KEYS)) if KEYS[k] != event.key and (x := self._of(task, key, k)) and x.unknown]
+                others = [k for k in range(len(KEYS)) if KEYS[k] != event.key and _lost(self._of(task, key, k))]
                 if others and not event.again:
                     return f"a new intent of {event.key} while {KEYS[others[0]]} is unknown"
                 known = key.effect if self.shared and event.key == KEYS[0] else task.effects.get(event.key)
@@ -252,17 +253,15 @@ class Machine:
 
     def _command(self, task: t.Task, key: t.Key, what: What, at: int) -> Any:  # noqa: C901, PLR0912
         kind = what[0]
-        if kind == "enqueue":
-            raise AssertionError("a task is made by born()")
         if kind == "claim":
             return t.Claim(f"s{what[1]}", what[2], at + 10**9, self.failures or 50, self.crashes or 50, direct=what[3])
         if kind == "intend":
-            _, k, sid, again, doubt, words, unfenced, attempt, token, epoch = what
+            _, k, sid, again, doubt, words, unfenced, attempt, token, _ = what
             known = self.effect(self.tid(task), self.kid(key), k)
             return e.Intend(
                 KEYS[k], NAMES[k], known.args if again and known else words, known.digest if again and known else words, "m",
                 task.id, attempt, token, f"s{sid}", recovery=tuple(str(rung) for rung in self.ladders[k]), unfenced=unfenced,
-                again=again, said=None, doubt=e.Doubt(epoch, TIMES[doubt[0]], doubt[1]) if doubt else None,
+                again=again, said=None, doubt=_doubt(task if what[1] or not self.shared else None, doubt),
                 approvers=self.approvers, at=at,
             )  # fmt: skip
         if kind in ("confirm", "disprove", "lose", "lose running", "definite no"):
@@ -353,6 +352,19 @@ class Machine:
                 subs += [(9, s.n) for s in key.effect.sent if s.session == name]
             known = self._feats[tid, kid, sid] = (task.session != name, tuple(subs))
         return known
+
+
+def _lost(x: e.Effect | None) -> bool:
+    return x is not None and any(s.open and s.lost for s in x.sent)
+
+
+def _doubt(task: t.Task | None, doubt: tuple[int, bool] | None) -> e.Doubt | None:
+    """R20: what the shipped epoch says of it, if the store was restored to that age; unfenced: by what nothing could stop."""
+    if doubt is None:
+        return None
+    epoch = epochs.Epoch(NEW_EPOCH, "x", TIMES[doubt[0]], doubtful=True, window=True)
+    found = epoch.doubt(task)
+    return found and replace(found, unfenced=doubt[1])
 
 
 def _moved(session: str, sessions: tuple[int, ...]) -> str:

@@ -5,8 +5,10 @@ A state is kept as a digest of 16 bytes, where it came from and by which of the 
 
 from __future__ import annotations
 
+import itertools
 import marshal
 import os
+import re
 import sys
 import time
 from array import array
@@ -90,7 +92,8 @@ def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found
                         edges.append(new)
             except Violated as violated:
                 found.wrong = str(violated)
-                found.trace, found.state = _retold(rules, first, parents, which, index, found.wrong)
+                telling = _retold(rules, _walk(rules, first, parents, which, index), found.wrong)
+                found.trace, found.state = telling.lines, telling.state
                 break
             if len(seen) > most:
                 found.whole = False
@@ -105,7 +108,8 @@ def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found
         stuck = _stranded(len(parents), edges, ends)
         if stuck >= 0:
             found.wrong = "from here no honest step leads to an end of every task"
-            found.trace, found.state = _walk(rules, first, parents, which, stuck)
+            telling = _walk(rules, first, parents, which, stuck)
+            found.trace, found.state = telling.lines, telling.state
     found.seconds = time.process_time() - began
     return found
 
@@ -118,35 +122,51 @@ def _way(parents: array[int], which: array[int], index: int) -> list[int]:
     return way[::-1]
 
 
-def _walk(rules: Rules, s: State, parents: array[int], which: array[int], index: int) -> tuple[list[str], State]:
-    lines = []
+class Telling:
+    """A trace in words. In normal form workers change places; here each keeps its name."""
+
+    def __init__(self, rules: Rules, first: State) -> None:
+        self.rules, self.state, self.lines = rules, first, list[str]()
+        self.names = list(range(len(first.workers)))
+
+    def step(self, label: Label, after: State) -> None:
+        """One step further."""
+        self.say(label)
+        self.state = self.rules.normal(after)
+        more = max([*self.names, *range(len(after.workers))]) + 1
+        known = dict(enumerate(self.names))
+        self.names = [known[old] if old in known else more + n for n, old in enumerate(self.rules.kept)]
+
+    def say(self, label: Label) -> None:
+        """A line more."""
+        text = label[0].format(*label[1])
+        self.lines.append(re.sub(r"\bw(\d+)", lambda found: f"w{self.names[int(found[1])]}", text))
+
+
+def _walk(rules: Rules, first: State, parents: array[int], which: array[int], index: int) -> Telling:
+    telling = Telling(rules, first)
     for wanted in _way(parents, which, index):
-        for place, (label, _, after) in enumerate(rules.steps(s)):
-            if place == wanted:
-                lines.append(said(label))
-                s = rules.normal(after)
-                break
-    return lines, s
+        label, _, after = next(itertools.islice(rules.steps(telling.state), wanted, None))
+        telling.step(label, after)
+    return telling
 
 
-def _retold(
-    rules: Rules, first: State, parents: array[int], which: array[int], index: int, wrong: str
-) -> tuple[list[str], State]:
-    """The way to state `index`, and the step from there that breaks the promise."""
-    lines, s = _walk(rules, first, parents, which, index)
-    steps = rules.steps(s)
+def _retold(rules: Rules, telling: Telling, wrong: str) -> Telling:
+    """The step from where it stands that breaks the promise, too."""
+    steps = rules.steps(telling.state)
     while True:
         try:
             label, _, after = next(steps)
-        except Violated:
-            return [*lines, wrong], s
         except StopIteration:
-            return lines, s
-        try:
-            after = rules.normal(after)
-            rules.check(after)
+            return telling
         except Violated:
-            return [*lines, said(label)], after
+            telling.lines.append(wrong)
+            return telling
+        try:
+            rules.check(rules.normal(after))
+        except Violated:
+            telling.step(label, after)
+            return telling
 
 
 def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
@@ -162,15 +182,10 @@ def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
     return good.find(0)
 
 
-def said(label: Label) -> str:
-    """A step in words."""
-    return label[0].format(*label[1])
-
-
 if __name__ == "__main__":
-    from worlds import WORLDS
+    from worlds import KNOWN, WORLDS
 
     most = int(os.environ.get("MOST", "10000000"))
     for name in sys.argv[1:] or [world.name for world in WORLDS]:
-        result = explore(next(world for world in WORLDS if world.name == name), most=most)
+        result = explore(next(world for world in (*WORLDS, *KNOWN) if world.name == name), most=most)
         print(result.told() if result.wrong else result.line(), flush=True)

@@ -87,6 +87,8 @@ def _busy(p: Worker) -> bool:
 
 def _claim(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:
     for task, tid in enumerate(s.tids):
+        if tid == rules.m.nothing:
+            continue
         a = rules.m.ask(tid, s.kid, s.age, ("claim", i, rules.epoch(s), False))
         if a.code:
             yield ("w{} is refused t{} ({})", (i, task, a.code)), False, s
@@ -317,6 +319,9 @@ def _may_be_sent(rules: Rules, s: State, after: State, task: int, k: int, again:
             raise Violated(f"{KEYS[k]} is sent, and nobody has approved it")
         if effect.args != ("w0", "w1")[s.keys[k].let_go - 1]:
             raise Violated(f"{KEYS[k]} is sent in other words than were approved")
+    others = [x for x in rules.world.plans[task] if x != k and x in rules.m.facts(s.tids[task], s.kid).open]
+    if others and not again and not rules.world.parallel:
+        raise Violated(f"{KEYS[k]} is intended, and {KEYS[others[0]]} has no outcome on record")
     for q in s.workers:
         older = any(c.k == k and c.token > a.token for c in q.calls)
         if older:

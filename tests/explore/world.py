@@ -17,7 +17,7 @@ from semel.machine import recovery
 from semel.model import EffectState
 
 sys.path.insert(0, str(Path(__file__).parent))
-from normal import KEYS, NEW_EPOCH, SETTLE, Answer, Machine, counted, ranked
+from normal import AGE, KEYS, NEW_EPOCH, SETTLE, Answer, Machine, counted, ranked
 
 KEYED, CREATE, LOOKED, OPAQUE, ATOMIC, SHRUG = "keyed", "create", "looked", "opaque", "atomic", "shrug"
 REMEMBERS = (KEYED, CREATE, ATOMIC, SHRUG)  # may be sent again while the first is unknown
@@ -28,9 +28,10 @@ PREP, WORK = 0, 1
 PARK, BLOCK, APPROVAL, FAIL, LOOK_AGAIN = 1, 2, 3, 4, 5  # how an attempt must end
 UNSENT, FLYING, ACTED, REFUSED, DROPPED, NEVER = range(6)  # where a request is; NEVER: refused, and no further try may be sent
 FAULTS, CANCELS, REPLAYS, REVERSALS, RESTORES, AGES = range(6)  # what may still happen
+WITHIN = 3 * AGE // 2  # for so long a keyed provider remembers a key
 
 RUNGS = {
-    KEYED: (recovery.Rung("resend", 24 * 3_600_000), recovery.Rung("ask", settle_ms=SETTLE)),
+    KEYED: (recovery.Rung("resend", WITHIN), recovery.Rung("ask", settle_ms=SETTLE)),
     CREATE: (recovery.Rung("resend", None), recovery.Rung("ask", settle_ms=SETTLE)),
     LOOKED: (recovery.Rung("lookup", settle_ms=SETTLE), recovery.Rung("ask", settle_ms=SETTLE)),
     OPAQUE: (recovery.Rung("ask", settle_ms=SETTLE),),
@@ -116,7 +117,8 @@ class World:
 
     manners: of each key's provider. plans: the keys of each task's handler, in order; parallel: all at once. faults: how many
     crashes, freezes, losses. patient: a person looks when nobody can send it any more and nothing
-    is under way. settle: it covers what is under way.
+    is under way. settle: it covers what is under way. twice_only: only what happens twice is wrong.
+    must: what must be seen to happen.
     """
 
     name: str
@@ -143,6 +145,7 @@ class World:
     ladders: tuple[tuple[recovery.Rung, ...], ...] = ()
     wake: bool = True
     unavailable: bool = False
+    twice_only: bool = False
     least: int = 0
     must: tuple[str, ...] = ()
 
@@ -159,6 +162,7 @@ class Rules:
         self.plain = (TODO, 0, 0, 0)
         self.nowhere = (self.plain,) * len(world.manners)
         self._alive_unfenced = UNFENCED in world.workers
+        self.kept: list[int] = []  # of the last state in normal form: which worker is where
         self._slots = [world.workers.count(kind) for kind in (WATCHED, UNFENCED, LYING)]
         self._orders: dict[object, tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]] = {}
 
@@ -168,8 +172,8 @@ class Rules:
         tids = tuple(self.m.born(index, 0, False) for index in range(len(w.plans)))
         left = (w.faults, w.cancels, w.replays, w.reversals, w.restores, w.ages)
         state = State(tids, self.m.no_key, tuple(Worker(kind) for kind in w.workers), (Provider(),) * len(w.manners), (), left)
-        if w.restores:
-            state = state._replace(saved=(tids, self.m.no_key, 0))
+        if w.restores:  # at first the backup is of before anything was accepted
+            state = state._replace(saved=((self.m.nothing,) * len(tids), self.m.no_key, 0))
         return self.normal(state)
 
     # --- the world's own steps ---
@@ -306,7 +310,7 @@ class Rules:
         known, manner = s.keys[call.k], self.world.manners[call.k]
         if manner == CREATE:
             known = known._replace(acts=1)
-        elif manner != KEYED or known.memory != s.age + 1:
+        elif manner != KEYED or not known.memory or (s.age + 1 - known.memory) * AGE >= WITHIN:
             known = known._replace(acts=min(2, known.acts + 1), memory=s.age + 1 if manner == KEYED else 0)
         s = s._replace(keys=(*s.keys[: call.k], known, *s.keys[call.k + 1 :]))
         return self.call(s, i, c, call._replace(net=ACTED) if call.code else None)
@@ -329,7 +333,7 @@ class Rules:
     def on_wire(self, s: State, call: Call) -> State:
         """A request is on its way: for what cannot tell a second one from the first, there must be proof of all before it."""
         known = s.keys[call.k]
-        if known.wire and self.world.manners[call.k] not in REMEMBERS:
+        if known.wire and self.world.manners[call.k] not in REMEMBERS and not self.world.twice_only:
             raise Violated(f"a second submission of {KEYS[call.k]} is on the wire, and what became of the first is not proved")
         known = known._replace(wire=known.wire | 1 << call.n)
         return s._replace(keys=(*s.keys[: call.k], known, *s.keys[call.k + 1 :]))
@@ -356,6 +360,8 @@ class Rules:
             yield from self._says(s)
         for task, tid in enumerate(s.tids):
             facts = self.m.facts(tid, s.kid)
+            if tid == self.m.nothing:
+                continue
             if s.left[CANCELS] and not facts.ended:
                 a = self.m.ask(tid, s.kid, s.age, ("cancel",))
                 if not a.code:
@@ -417,6 +423,11 @@ class Rules:
             workers = tuple(p._replace(old=1) for p in s.workers)
             gone = s._replace(tids=tids, kid=kid, workers=workers, epoch=1, look=())  # type: ignore[arg-type]
             yield ("the store is restored, and a new epoch begins", ()), True, self.less(gone, RESTORES)
+        for task, tid in enumerate(s.tids):
+            if tid == self.m.nothing:
+                again = self.m.born(task, NEW_EPOCH, True)
+                enqueued = s._replace(tids=(*s.tids[:task], again, *s.tids[task + 1 :]))
+                yield ("t{} is enqueued again", (task,)), False, enqueued
         if s.epoch == 1 and all(p.life in (LATE, AWAKE, STOPPED, DEAD) for p in s.workers if p.old):
             yield ("the largest lease has been watched since", ()), False, s._replace(epoch=2)
 
@@ -481,6 +492,8 @@ class Rules:
         for k, known in enumerate(s.keys):
             if known.acts > 1 and self.world.manners[k] != SHRUG:
                 raise Violated(f"{KEYS[k]} happened twice")
+            if self.world.twice_only:
+                continue
             owner = self.owner(s, k)
             effect = self.m.effect(s.tids[owner], s.kid, k) if owner >= 0 else None
             if effect is None:
@@ -514,7 +527,7 @@ class Rules:
 
     def over(self, s: State) -> bool:
         """Whether every task has come to an end."""
-        return all(self.m.facts(tid, s.kid).ended for tid in s.tids)
+        return all(self.m.facts(tid, s.kid).ended for tid in s.tids)  # what is forgotten has not
 
     # --- normal form ---
 
@@ -526,6 +539,7 @@ class Rules:
         marks = [(p, [feature(tid, kid, i) for tid in tids]) for i, p in enumerate(workers)]
         order = sorted(range(len(workers)), key=marks.__getitem__)
         kept = [i for i in order if workers[i].life != DEAD or workers[i].calls or self._needed(s, i)]
+        self.kept = kept
         place = [-1] * len(workers)
         for new, old in enumerate(kept):
             place[old] = new
