@@ -3,26 +3,29 @@
 from world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
 
 WORLDS = (
-    World("lookup", faults=2),
-    World("opaque", (OPAQUE,), faults=2),
-    World("keyed", (KEYED,), workers=(WATCHED,), faults=2, ages=2),
+    World("lookup", faults=1),
+    World("lookup-twice", workers=(WATCHED,), faults=2),
+    World("opaque", (OPAQUE,), faults=1),
+    World("opaque-twice", (OPAQUE,), workers=(WATCHED,), faults=2),
+    World("keyed", (KEYED,), workers=(WATCHED,), faults=1, ages=2),
+    World("keyed-twice", (KEYED,), workers=(WATCHED,), faults=2),
     World("conditional", (CREATE,), workers=(WATCHED,), faults=2, definite=True),
     World("atomic", (ATOMIC,), faults=1),
-    World("repeat", (SHRUG,), workers=(WATCHED,), faults=2),
+    World("repeat", (SHRUG,), workers=(WATCHED,), faults=1),
     World("unfenced", (OPAQUE,), workers=(WATCHED, UNFENCED), faults=1),
     World("children", workers=(WATCHED,), faults=2, children=True),
     World("two-effects", (LOOKED, KEYED), ((0, 1),), faults=1),
     World("parallel", (KEYED, OPAQUE), ((0, 1),), workers=(WATCHED,), faults=1, parallel=True),
     World("approval", (LOOKED,), faults=1, approve=True, words=2, failures=2),
     World("cancel-replay", (LOOKED,), workers=(WATCHED,), faults=1, cancels=1, replays=1),
-    World("shared-key", (LOOKED,), ((0,), (0,)), workers=(WATCHED, WATCHED), faults=1, shared=True),
+    World("shared-key", (LOOKED,), ((0,), (0,)), workers=(WATCHED,), faults=1, shared=True),
     World("restore", (LOOKED,), workers=(WATCHED,), faults=0, restores=1),
     World("restore-opaque", (OPAQUE,), workers=(WATCHED,), faults=0, restores=1),
-    World("restore-keyed", (KEYED,), workers=(WATCHED,), faults=0, restores=1, ages=2),
+    World("restore-keyed", (KEYED,), workers=(WATCHED,), faults=0, restores=1, ages=1),
     World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1),
     World("reversal", (OPAQUE,), workers=(WATCHED,), faults=1, reversals=1),
-    World("unavailable", (LOOKED,), workers=(WATCHED,), faults=2, unavailable=True, ages=4),
-    World("dead-letter", (OPAQUE,), faults=2, crashes=1),
+    World("unavailable", (LOOKED,), workers=(WATCHED,), faults=1, unavailable=True, ages=4),
+    World("dead-letter", (OPAQUE,), workers=(WATCHED,), faults=2, crashes=1),
 )
 
 KNOWN = (
