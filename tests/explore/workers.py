@@ -66,7 +66,7 @@ def worker_steps(rules: Rules, s: State, i: int, p: Worker) -> Iterator[Step]:
             yield ("w{} learns that it is fenced", (i,)), False, rules.put(s, i, stopped)
     elif p.life == AWAKE:
         yield ("w{} beats again", (i,)), False, rules.put(s, i, p._replace(life=UP))
-    if p.life == UP and not p.queue and _guarded(p):
+    if rules.world.gives_back and p.life == UP and not p.queue and _guarded(p):
         yield from _own(rules, s, i, p)
     if not p.task:
         if p.life == UP and not p.old and s.epoch != 1:

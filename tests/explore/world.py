@@ -118,7 +118,11 @@ class World:
     manners: of each key's provider. plans: the keys of each task's handler, in order; parallel: all at once. faults: how many
     crashes, freezes, losses. patient: a person looks when nobody can send it any more and nothing
     is under way. settle: it covers what is under way. twice_only: only what happens twice is wrong.
-    must: what must be seen to happen.
+    must: what must be seen to happen. only: the faults that there are.
+
+    Rules of the engine and the store, to be taken away: chained, an outcome that fails takes what is queued behind it along (R5);
+    watched, in a new epoch the largest lease passes first (R20); gives_back, what a session holds unknowingly goes back (R17);
+    atomic_cas, a COMMIT lands only on what it was decided on (R7).
     """
 
     name: str
@@ -142,6 +146,10 @@ class World:
     patient: bool = True
     settle: bool = True
     chained: bool = True
+    watched: bool = True
+    gives_back: bool = True
+    atomic_cas: bool = True
+    only: tuple[str, ...] = ()
     ladders: tuple[tuple[recovery.Rung, ...], ...] = ()
     wake: bool = True
     unavailable: bool = False
@@ -180,6 +188,12 @@ class Rules:
 
     def steps(self, s: State) -> Iterator[Step]:
         """All that can happen next."""
+        only = self.world.only
+        for step in self._all(s):
+            if not only or not step[1] or any(one in step[0][0] for one in only):
+                yield step
+
+    def _all(self, s: State) -> Iterator[Step]:
         from workers import worker_steps
 
         for i, p in enumerate(s.workers):
@@ -317,7 +331,7 @@ class Rules:
 
     def _commits(self, s: State, i: int, p: Worker, c: int, call: Call) -> Step:
         """The transaction of an atomic effect reaches the store: it lands on what it was decided on, or not at all."""
-        if not call.fresh or p.fence or p.old:
+        if self.world.atomic_cas and (not call.fresh or p.fence or p.old):
             return ("a COMMIT is refused", ()), False, self.call(s, i, c, call._replace(net=DROPPED) if call.code else None)
         a = self.m.ask(s.tids[call.task], s.kid, s.age, self.outcome("confirm", call))
         known = s.keys[call.k]
@@ -428,7 +442,7 @@ class Rules:
                 again = self.m.born(task, NEW_EPOCH, True)
                 enqueued = s._replace(tids=(*s.tids[:task], again, *s.tids[task + 1 :]))
                 yield ("t{} is enqueued again", (task,)), False, enqueued
-        if s.epoch == 1 and all(p.life in (LATE, AWAKE, STOPPED, DEAD) for p in s.workers if p.old):
+        if s.epoch == 1 and (not self.world.watched or all(p.life in (LATE, AWAKE, STOPPED, DEAD) for p in s.workers if p.old)):
             yield ("the largest lease has been watched since", ()), False, s._replace(epoch=2)
 
     def doubt(self, s: State) -> tuple[int, bool] | None:

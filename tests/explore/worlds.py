@@ -11,6 +11,7 @@ WORLDS = (
     World("keyed-twice", (KEYED,), workers=(WATCHED,), faults=2),
     World("conditional", (CREATE,), workers=(WATCHED,), faults=2, definite=True),
     World("atomic", (ATOMIC,), faults=1),
+    World("retention", (KEYED,), workers=(WATCHED,), faults=2, ages=2, only=("hours", "connection", "dropped")),
     World("repeat", (SHRUG,), workers=(WATCHED,), faults=1),
     World("unfenced", (OPAQUE,), workers=(WATCHED, UNFENCED), faults=1),
     World("children", workers=(WATCHED,), faults=2, children=True),
@@ -35,6 +36,9 @@ KNOWN = (
     World("lying-opaque-twice", (OPAQUE,), workers=(WATCHED, LYING), faults=1, twice_only=True),
     World("settle-twice", (LOOKED,), faults=1, settle=False, twice_only=True),
     World("settle-cut-short", (LOOKED,), faults=1, settle=False),
+    World("restore-not-watched", (LOOKED,), workers=(WATCHED,), faults=0, restores=1, watched=False),
+    World("nothing-given-back", (LOOKED,), workers=(WATCHED,), faults=1, gives_back=False),
+    World("commit-lands-late", (ATOMIC,), workers=(WATCHED,), faults=1, atomic_cas=False),
     World("person-looks-early", (OPAQUE,), workers=(WATCHED,), faults=1, patient=False),
     World("outcome-fails-alone", (LOOKED, KEYED), ((0, 1),), faults=1, chained=False),
 )
