@@ -245,7 +245,7 @@ class Machine:
                 known = key.effect if self.shared and event.key == KEYS[0] else task.effects.get(event.key)
                 if known is not None and any(s.token > event.token for s in known.sent):
                     return f"the token of {event.key} falls"
-                if self.shared and known is not None and any(s.token == event.token for s in known.sent):
+                if self.shared and event.key == KEYS[0] and known is not None and any(s.token == event.token for s in known.sent):
                     return f"two submissions of {event.key} have one token"
             if isinstance(event, j.Claimed) and event.token <= task.token:
                 return "a claim does not raise the token"

@@ -26,6 +26,7 @@ LONGEST = 30
         ("settle-cut-short", "somebody can still act"),
         ("settle-twice", "happened twice"),
         ("outcome-fails-alone", "has no outcome on record"),
+        ("timeout-ends-code", "can still act"),
         ("restore-not-watched", "can still act"),
         ("nothing-given-back", "no honest step"),
         ("commit-lands-late", "it happened"),

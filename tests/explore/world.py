@@ -122,7 +122,7 @@ class World:
 
     Rules of the engine and the store, to be taken away: chained, an outcome that fails takes what is queued behind it along (R5);
     watched, in a new epoch the largest lease passes first (R20); gives_back, what a session holds unknowingly goes back (R17);
-    atomic_cas, a COMMIT lands only on what it was decided on (R7).
+    atomic_cas, a COMMIT lands only on what it was decided on (R7); runs_on, code that timed out is not said to have ended (R4).
     """
 
     name: str
@@ -149,6 +149,7 @@ class World:
     watched: bool = True
     gives_back: bool = True
     atomic_cas: bool = True
+    runs_on: bool = True
     only: tuple[str, ...] = ()
     ladders: tuple[tuple[recovery.Rung, ...], ...] = ()
     wake: bool = True
@@ -301,7 +302,7 @@ class Rules:
         elif call.net == DROPPED or (not call.waited and call.net == FLYING):
             yield ("w{} gives up {}", (i, key)), False, self._ended(s, i, c, call, "lose")
         if call.waited and (left or call.net == DROPPED) and not call.child:
-            silent = self._heard(s, i, call, "lose running")
+            silent = self._heard(s, i, call, "lose running" if self.world.runs_on else "lose")
             late = self.call(silent, i, c, call._replace(waited=0))
             fault = call.net != DROPPED
             yield ("the call of {} times out; its code runs on", (key,)), fault, self.less(late, FAULTS) if fault else late

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from explored import EXPLORED, PROMISE
 
 EFFECTS = ("tests/machine/test_rules_effects.py",)
 TASKS = ("tests/machine/test_rules_tasks.py",)
@@ -57,7 +59,7 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "explore")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
 
@@ -714,3 +716,7 @@ GUARDS = (
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
 )  # fmt: skip
+_BY_NAME = {guard.name: guard for guard in GUARDS}
+GUARDS += tuple(
+    replace(_BY_NAME[name], name=f"explorer: {name}", tests=(f"{PROMISE}[{world}]",)) for name, world in EXPLORED.items()
+)
