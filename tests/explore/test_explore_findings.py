@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import sys
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from findings import FINDINGS
-from removed import EXPLORED, ROOT
-from worlds import KNOWN, WORLDS
+from explore_findings import FINDINGS
+from explore_removed import EXPLORED, ROOT
+from explore_worlds import KNOWN, WORLDS
 
 
 def test_every_finding_is_reached_here_or_is_another_instruments() -> None:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from search import explore
-from worlds import KNOWN
+from explore_search import explore
+from explore_worlds import KNOWN
 
 BY_NAME = {world.name: world for world in KNOWN}
 LONGEST = 30
@@ -45,7 +41,7 @@ def test_with_the_watchdog_and_settle_the_same_worlds_hold() -> None:
     """Else the searches above would show nothing of the rule that is missing in them."""
     from dataclasses import replace
 
-    from world import WATCHED
+    from explore_world import WATCHED
 
     for name in ("lying-twice", "settle-twice"):
         world = replace(BY_NAME[name], name="kept", workers=(WATCHED, WATCHED), settle=True, twice_only=False)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from removed import EXPLORED, LONGEST, explored_without, guard_of, steps_in
+from explore_removed import EXPLORED, LONGEST, explored_without, guard_of, steps_in
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", EXPLORED)
-def test_the_explorer_finds_what_follows_when_a_guard_is_gone(
-    name: str, tmp_path: Path, measured: Callable[[str], None]
-) -> None:
+def test_the_explorer_finds_what_follows_when_a_guard_is_gone(name: str, tmp_path: Path, measured: Callable[[str], None]) -> None:
     said = explored_without(guard_of(name), EXPLORED[name], tmp_path, most=400_000)
     assert 0 < steps_in(said) < LONGEST, said
     print(said)

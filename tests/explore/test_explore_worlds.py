@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from search import explore
-from world import World
-from worlds import WORLDS
+from explore_search import explore
+from explore_world import World
+from explore_worlds import WORLDS
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "sabotage"))
-from guards import EXPLORED, GUARDS, Guard
+from guards import EXPLORED, GUARDS, Guard  # noqa: E402
 
 LONGEST = 30  # steps of a trace
 
@@ -32,7 +32,8 @@ def explored_without(guard: Guard, world: str, folder: Path, most: int) -> str:
     file.write_text(text.replace(guard.old, guard.new), encoding="utf-8")
     try:
         ran = subprocess.run(
-            [sys.executable, "-B", str(ROOT / "tests" / "explore" / "search.py"), world], text=True, capture_output=True, timeout=600,
+            [sys.executable, "-B", str(ROOT / "tests" / "explore" / "explore_search.py"), world],
+            text=True, capture_output=True, timeout=600,
             env={**os.environ, "PYTHONPATH": str(folder / "src"), "MOST": str(most)}, check=False,
         )  # fmt: skip
     finally:

@@ -1,6 +1,6 @@
 """The named worlds, and those in which a rule is missing from the world itself."""
 
-from world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
+from explore_world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
 
 WORLDS = (
     World("lookup", faults=1),
@@ -26,7 +26,9 @@ WORLDS = (
     World("restore-keyed", (KEYED,), workers=(WATCHED,), faults=0, restores=1, ages=1),
     World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1),
     World("reversal", (OPAQUE,), workers=(WATCHED,), faults=1, reversals=1),
-    World("unavailable", (LOOKED,), workers=(WATCHED,), faults=2, unavailable=True, ages=4, only=("hours", "connection", "asked")),
+    World(
+        "unavailable", (LOOKED,), workers=(WATCHED,), faults=2, unavailable=True, ages=4, only=("hours", "connection", "asked")
+    ),
     World("dead-letter", (OPAQUE,), workers=(WATCHED,), faults=2, crashes=1),
 )
 

@@ -7,17 +7,14 @@ from every state they must come to an end of each task.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
+
+from explore_normal import AGE, KEYS, NEW_EPOCH, SETTLE, Answer, Machine, counted, ranked
 
 from semel.machine import recovery
 from semel.model import EffectState
-
-sys.path.insert(0, str(Path(__file__).parent))
-from normal import AGE, KEYS, NEW_EPOCH, SETTLE, Answer, Machine, counted, ranked
 
 KEYED, CREATE, LOOKED, OPAQUE, ATOMIC, SHRUG = "keyed", "create", "looked", "opaque", "atomic", "shrug"
 REMEMBERS = (KEYED, CREATE, ATOMIC, SHRUG)  # may be sent again while the first is unknown
@@ -42,7 +39,7 @@ MOST_KEPT = 300_000  # of what is only remembered to be quicker
 
 
 class Call(NamedTuple):
-    """One submission's code, its request, and the child that it may have made. fresh: what an atomic one was decided on stands."""
+    """One submission's code, its request, its child. fresh: what an atomic one was decided on still stands."""
 
     k: int
     task: int
@@ -78,9 +75,9 @@ class Worker(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """What it did for one key. memory: the age in which it began to remember it, + 1. wire: submissions of which nothing is proved.
+    """What it did for one key. memory: the age in which it began to remember it, + 1.
 
-    let_go: in which words people let it be sent, + 1.
+    wire: submissions of which nothing is proved. let_go: in which words people let it be sent, + 1.
     """
 
     acts: int = 0
@@ -90,7 +87,10 @@ class Provider(NamedTuple):
 
 
 class State(NamedTuple):
-    """All there is. look: what a person has seen: (key, what, whether it still stands so, stopped). epoch: 0, 1 begun, 2 watched."""
+    """All there is. look: what a person has seen: (key, what, whether it still stands so, stopped).
+
+    epoch: 0, 1 begun, 2 watched. saved: the backup, and its age.
+    """
 
     tids: tuple[int, ...]
     kid: int
@@ -195,7 +195,7 @@ class Rules:
                 yield step
 
     def _all(self, s: State) -> Iterator[Step]:
-        from workers import worker_steps
+        from explore_workers import worker_steps
 
         for i, p in enumerate(s.workers):
             if p.life in (UP, AWAKE, STOPPED):
@@ -612,9 +612,7 @@ class Rules:
             known = self._orders[mark] = self._count(s, workers)
         return known
 
-    def _count(
-        self, s: State, workers: list[Worker]
-    ) -> tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]:
+    def _count(self, s: State, workers: list[Worker]) -> tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]:
         tokens: set[int] = {0}
         attempts: list[set[int]] = [{0} for _ in s.tids]
         key_tokens: set[int] = set()

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from semel.machine import effects as e
-from semel.machine import journal as j
 from semel.machine import epochs, limits, recovery
+from semel.machine import journal as j
 from semel.machine import tasks as t
 from semel.model import EffectState, Refusal
 
@@ -251,7 +251,7 @@ class Machine:
                 return "a claim does not raise the token"
         return ""
 
-    def _command(self, task: t.Task, key: t.Key, what: What, at: int) -> Any:  # noqa: C901, PLR0912
+    def _command(self, task: t.Task, key: t.Key, what: What, at: int) -> Any:
         kind = what[0]
         if kind == "claim":
             return t.Claim(f"s{what[1]}", what[2], at + 10**9, self.failures or 50, self.crashes or 50, direct=what[3])

@@ -15,10 +15,8 @@ from array import array
 from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from world import Label, Rules, State, Violated, World
+from explore_world import Label, Rules, State, Violated, World
 
 
 @dataclass
@@ -183,7 +181,7 @@ def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
 
 
 if __name__ == "__main__":
-    from worlds import KNOWN, WORLDS
+    from explore_worlds import KNOWN, WORLDS
 
     most = int(os.environ.get("MOST", "10000000"))
     for name in sys.argv[1:] or [world.name for world in WORLDS]:

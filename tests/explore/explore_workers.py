@@ -8,15 +8,12 @@ rival reads again and is decided again (R5).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from semel.machine import recovery as r
-from semel.model import EffectState
-from world import (
+from explore_normal import KEYS, SETTLE, Answer
+from explore_world import (
     AGAIN,
     APPROVAL,
     ASKED,
-    ATOMIC,
     AWAKE,
     BLOCK,
     CALL,
@@ -45,10 +42,8 @@ from world import (
     set_pc,
 )
 
-from normal import KEYS, SETTLE, SHIFT, Answer
-
-if TYPE_CHECKING:
-    pass
+from semel.machine import recovery as r
+from semel.model import EffectState
 
 READABLE = ("already_done", "intent_changed", "limit_reached", "denied")
 OWNER_LOST = ("stale_token", "fenced")
@@ -469,6 +464,3 @@ def _heard(rules: Rules, s: State, i: int, p: Worker, k: int) -> Step:
     waited = SETTLE if waited == 1 else waited
     verdict = "confirmed" if found else "not_found"
     return _settles(rules, s, i, p, k, ("settle", k, p.token, verdict, "lookup", waited, 0 if found else seen))
-
-
-__all__ = ["ATOMIC", "SHIFT", "worker_steps"]
