@@ -181,9 +181,9 @@ def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
 
 
 if __name__ == "__main__":
-    from explore_worlds import KNOWN, WORLDS
+    from explore_worlds import DEEP, KNOWN, WORLDS
 
     most = int(os.environ.get("MOST", "10000000"))
     for name in sys.argv[1:] or [world.name for world in WORLDS]:
-        result = explore(next(world for world in (*WORLDS, *KNOWN) if world.name == name), most=most)
+        result = explore(next(world for world in (*WORLDS, *KNOWN, *DEEP) if world.name == name), most=most)
         print(result.told() if result.wrong else result.line(), flush=True)

@@ -2,34 +2,62 @@
 
 from explore_world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
 
+ALONE, TWO = (WATCHED,), (WATCHED, WATCHED)
+FROZEN = ("is frozen", "wakes", "past its deadline", "kernel timer", "is fenced: its beat")
+KILLED = ("is killed", "is proved to be dead", "is taken back")
+SETTLED = ("settle of {} is over", "notes that a sender")
+RESTORED = ("is backed up", "is restored", "is enqueued again", "has been watched since", "assumes that")
+PEOPLE = ("a person looks for", "a person says of")
+
 WORLDS = (
-    World("lookup", faults=1),
-    World("lookup-twice", workers=(WATCHED,), faults=2),
-    World("opaque", (OPAQUE,), faults=1),
-    World("opaque-twice", (OPAQUE,), workers=(WATCHED,), faults=2),
-    World("keyed", (KEYED,), workers=(WATCHED,), faults=1, ages=2),
-    World("keyed-twice", (KEYED,), workers=(WATCHED,), faults=2),
-    World("conditional", (CREATE,), workers=(WATCHED,), faults=2, definite=True),
-    World("atomic", (ATOMIC,), faults=1),
-    World("retention", (KEYED,), workers=(WATCHED,), faults=2, ages=2, only=("hours", "connection", "dropped")),
-    World("repeat", (SHRUG,), workers=(WATCHED,), faults=1),
-    World("unfenced", (OPAQUE,), workers=(WATCHED, UNFENCED), faults=1),
-    World("children", workers=(WATCHED,), faults=2, children=True),
-    World("two-effects", (LOOKED, KEYED), ((0, 1),), faults=1),
-    World("parallel", (KEYED, OPAQUE), ((0, 1),), workers=(WATCHED,), faults=1, parallel=True),
-    World("approval", (LOOKED,), faults=1, approve=True, words=2, failures=2),
-    World("cancel-replay", (LOOKED,), workers=(WATCHED,), faults=1, cancels=1, replays=1),
-    World("shared-key", (LOOKED,), ((0,), (0,)), workers=(WATCHED,), faults=1, shared=True),
-    World("shared-beside", (LOOKED, KEYED), ((0,), (0, 1)), workers=(WATCHED,), faults=1, shared=True, parallel=True),
-    World("restore", (LOOKED,), workers=(WATCHED,), faults=0, restores=1),
-    World("restore-opaque", (OPAQUE,), workers=(WATCHED,), faults=0, restores=1),
-    World("restore-keyed", (KEYED,), workers=(WATCHED,), faults=0, restores=1, ages=1),
-    World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1),
-    World("reversal", (OPAQUE,), workers=(WATCHED,), faults=1, reversals=1),
-    World(
-        "unavailable", (LOOKED,), workers=(WATCHED,), faults=2, unavailable=True, ages=4, only=("hours", "connection", "asked")
-    ),
-    World("dead-letter", (OPAQUE,), workers=(WATCHED,), faults=2, crashes=1),
+    World("lookup", workers=TWO, faults=1, least=4_000,
+          must=(*FROZEN, *KILLED, *SETTLED, "times out", "is dropped", "is refused: no", "breaks", "asks the provider", *PEOPLE,
+                "is refused t{}", "acts on", "finishes")),
+    World("lookup-twice", workers=ALONE, faults=2, only=("killed", "frozen"), must=(*FROZEN, *KILLED, *SETTLED)),
+    World("opaque", (OPAQUE,), workers=TWO, faults=1, least=4_000, must=(*FROZEN, *KILLED, *SETTLED, *PEOPLE, "replays")),
+    World("opaque-twice", (OPAQUE,), workers=ALONE, faults=2, only=("killed", "breaks"), must=(*KILLED, *PEOPLE)),
+    World("keyed", (KEYED,), workers=ALONE, faults=1, ages=1, least=5_000, must=("hours pass", "its time was over", *KILLED)),
+    World("keyed-twice", (KEYED,), workers=ALONE, faults=2, only=("breaks", "refused", "killed"), must=("will send {} again",)),
+    World("retention", (KEYED,), workers=ALONE, faults=2, ages=2, only=("hours", "breaks", "dropped"),
+          must=("hours pass", "will send {} again", *PEOPLE)),
+    World("conditional", (CREATE,), workers=ALONE, faults=2, definite=True, only=("breaks", "definite", "killed"),
+          must=("a definite no", "will send {} again")),
+    World("atomic", (ATOMIC,), workers=TWO, faults=1, least=1_000, must=("the COMMIT of {} lands", "a COMMIT is refused")),
+    World("repeat", (SHRUG,), workers=ALONE, faults=1, least=1_500, must=("will send {} again",)),
+    World("unfenced", (OPAQUE,), workers=(WATCHED, UNFENCED), faults=1, least=30_000, must=("a person stops", *FROZEN)),
+    World("children", workers=ALONE, faults=2, children=True, only=("child", "killed"),
+          must=("makes a child", "a child of w{} ends", "a person stops")),
+    World("two-effects", (LOOKED, KEYED), ((0, 1),), workers=TWO, faults=1, least=7_000, must=(*FROZEN, *KILLED)),
+    World("parallel", (KEYED, OPAQUE), ((0, 1),), workers=ALONE, faults=1, parallel=True, only=("breaks", "killed"),
+          must=(*KILLED, *PEOPLE)),
+    World("approval", (LOOKED,), workers=TWO, faults=1, approve=True, words=2, failures=2, least=10_000,
+          must=("waits for approval", "a person looks at the call", "a person says of", "reads that {} is refused")),
+    World("cancel-replay", (LOOKED,), workers=ALONE, faults=1, cancels=1, replays=1, least=8_000,
+          must=("cancels", "replays", "as it was told to", "finds {} on record")),
+    World("shared-key", (LOOKED,), ((0,), (0,)), workers=ALONE, faults=1, shared=True, least=15_000, must=(*FROZEN, *KILLED)),
+    World("shared-beside", (LOOKED, KEYED), ((0,), (0, 1)), workers=TWO, faults=1, shared=True, parallel=True, only=("breaks",)),
+    World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED[:1])),
+    World("restore-opaque", (OPAQUE,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *PEOPLE)),
+    World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=1, least=20_000, must=(*RESTORED, "hours pass")),
+    World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1, least=7_000, must=(*RESTORED, "stops what")),
+    World("reversal", (OPAQUE,), workers=ALONE, faults=1, reversals=1, least=5_000, must=("takes back",)),
+    World("unavailable", (LOOKED,), workers=ALONE, faults=2, unavailable=True, ages=3, only=("hours", "breaks", "asked"),
+          must=("cannot be asked", "hours pass", *PEOPLE)),
+    World("dead-letter", (OPAQUE,), workers=ALONE, faults=2, crashes=1, only=("killed",), must=("as it was told to", *KILLED)),
+)  # fmt: skip
+
+# for make proof: bigger, two or three faults; each whole, or as far as so many states go
+DEEP = (
+    World("lookup, two faults", workers=TWO, faults=2),
+    World("opaque, two faults", (OPAQUE,), workers=TWO, faults=2),
+    World("keyed, two faults", (KEYED,), workers=TWO, faults=2, ages=2),
+    World("conditional, two faults", (CREATE,), workers=TWO, faults=2, definite=True),
+    World("unfenced, two faults", workers=(WATCHED, UNFENCED), faults=2, children=True),
+    World("two effects, two faults", (LOOKED, KEYED), ((0, 1),), workers=TWO, faults=2, cancels=1, replays=1),
+    World("shared key, two faults", (OPAQUE,), ((0,), (0,)), workers=TWO, faults=2, shared=True),
+    World("restore, one fault", (LOOKED,), workers=TWO, faults=1, restores=1, ages=1),
+    World("approval, two faults", (OPAQUE,), workers=TWO, faults=2, approve=True, words=2, failures=2, reversals=1),
+    World("three workers", workers=(WATCHED, WATCHED, UNFENCED), faults=2),
 )
 
 KNOWN = (
