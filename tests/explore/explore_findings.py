@@ -22,7 +22,7 @@ class Finding:
 
 
 FINDINGS = (
-    Finding("1", "a disproof of one submission cleared another; the age began anew", "keyed",
+    Finding("1", "a disproof of one submission cleared another; the age began anew", "keyed-twice",
             ("R1 a disproof closes only its own submission", "R1 the age restarts only when clean")),
     Finding("2a", "code that had timed out acted after a not_found", "lookup", ("timeout-ends-code",)),
     Finding("2b", "a new epoch was taken for a fence", "restore", ("restore-not-watched",)),
@@ -41,9 +41,9 @@ FINDINGS = (
     Finding("9", "a living process was taken for dead", elsewhere="tests/watchdog/test_watchdog_identity.py"),
     Finding("10", "the machine paused between check and wire: no rule closes it", "lookup", ("lying", "lying-twice")),
     Finding("11", "a claim that its own session does not know", "lookup", ("nothing-given-back",)),
-    Finding("12", "a resend after the provider has forgotten", "keyed", ("R13 a resend stays inside the retention",),
+    Finding("12", "a resend after the provider has forgotten", "retention", ("R13 a resend stays inside the retention",),
             "clocks that disagree: tests/machine/test_recovery.py, tests/simulation"),
-    Finding("13", "a person's verdict on what had moved on", "opaque", ("R21 a decision on what has moved on",)),
+    Finding("13", "a person's verdict on what had moved on", "stale-view", ("R21 a decision on what has moved on",)),
     Finding("14", "two epochs with one number", elsewhere="tests/machine/test_cells_epochs.py"),
     Finding("15", "one sweep was not enough", elsewhere="tests/engine/test_session.py, tests/simulation"),
     Finding("16", "a lock killed the fleet", elsewhere="tests/postgres, tests/simulation"),

@@ -5,7 +5,7 @@ from explore_world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, U
 ALONE, TWO = (WATCHED,), (WATCHED, WATCHED)
 FROZEN = ("is frozen", "wakes", "past its deadline", "kernel timer", "is fenced: its beat")
 KILLED = ("is killed", "is proved to be dead", "is taken back")
-SETTLED = ("settle of {} is over", "notes that a sender")
+SETTLED = ("settle of {} is over",)
 RESTORED = ("is backed up", "is restored", "is enqueued again", "has been watched since", "assumes that")
 PEOPLE = ("a person looks for", "a person says of")
 
@@ -14,6 +14,8 @@ WORLDS = (
           must=(*FROZEN, *KILLED, *SETTLED, "times out", "is dropped", "is refused: no", "breaks", "asks the provider", *PEOPLE,
                 "is refused t{}", "acts on", "finishes")),
     World("lookup-twice", workers=ALONE, faults=2, only=("killed", "frozen"), must=(*FROZEN, *KILLED, *SETTLED)),
+    World("stale-view", (LOOKED,), workers=ALONE, faults=2, only=("dropped", "breaks"), must=("(stale_view)",)),
+    World("late-notes", (LOOKED,), workers=ALONE, faults=2, only=("times out", "killed"), must=("notes that a sender",)),
     World("opaque", (OPAQUE,), workers=TWO, faults=1, least=4_000, must=(*FROZEN, *KILLED, *SETTLED, *PEOPLE, "replays")),
     World("opaque-twice", (OPAQUE,), workers=ALONE, faults=2, only=("killed", "breaks"), must=(*KILLED, *PEOPLE)),
     World("keyed", (KEYED,), workers=ALONE, faults=1, ages=1, least=5_000, must=("hours pass", "its time was over", *KILLED)),
@@ -36,10 +38,10 @@ WORLDS = (
           must=("cancels", "replays", "as it was told to", "finds {} on record")),
     World("shared-key", (LOOKED,), ((0,), (0,)), workers=ALONE, faults=1, shared=True, least=15_000, must=(*FROZEN, *KILLED)),
     World("shared-beside", (LOOKED, KEYED), ((0,), (0, 1)), workers=TWO, faults=1, shared=True, parallel=True, only=("breaks",)),
-    World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED[:1])),
+    World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED)),
     World("restore-opaque", (OPAQUE,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *PEOPLE)),
-    World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=1, least=20_000, must=(*RESTORED, "hours pass")),
-    World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1, least=7_000, must=(*RESTORED, "stops what")),
+    World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=2, least=20_000, must=(*RESTORED, "hours pass")),
+    World("restore-unfenced", (LOOKED,), workers=(WATCHED, UNFENCED), faults=0, restores=1, least=7_000, must=(*RESTORED, "stops what")),
     World("reversal", (OPAQUE,), workers=ALONE, faults=1, reversals=1, least=5_000, must=("takes back",)),
     World("unavailable", (LOOKED,), workers=ALONE, faults=2, unavailable=True, ages=3, only=("hours", "breaks", "asked"),
           must=("cannot be asked", "hours pass", *PEOPLE)),

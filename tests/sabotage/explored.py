@@ -19,11 +19,9 @@ EXPLORED = {
     "R20 what is accepted in the window is in doubt": "restore",
     "R20 what nothing could stop is not taken for fenced": "restore-unfenced",
     "R20 the age counts from when it went back to": "restore-keyed",
-    "R21 a decision on what has moved on": "opaque",
+    "R21 a decision on what has moved on": "stale-view",
     "R21 nothing is sent before people have approved it": "approval",
-    "R21 an approval of what has moved on": "approval",
     "R21 the machine keeps the approved words": "approval",
-    "R21 what was sent again is not taken back": "reversal",
     "invariant: nothing starts while something is unknown": "parallel",
     "tokens rise with each claim": "lookup",
 }
