@@ -7,6 +7,7 @@ anew in their order. Two worlds with the same normal form have the same future.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +28,40 @@ TIMES = tuple(START + age * AGE for age in range(5))  # what all clocks show in 
 SETTLE = 1_000
 NEW_EPOCH = 5  # of the store that was restored
 ENDS = (t.Fail, t.Park, t.Block, t.Wait, t.Exceed, t.LoseLease)
+LONG, MANY = 10**9, 50  # after every backoff; more attempts than there can be
 What = tuple[Any, ...]
+
+# what is asked, in short: the time, then what it speaks of
+COMMANDS: dict[str, Callable[..., Any]] = {
+    "confirm": lambda at, k, n, token, sender: e.Confirm(KEYS[k], n, token, sender=sender),
+    "disprove": lambda at, k, n, token, sender: e.Disprove(KEYS[k], n, token, "refused", sender=sender),
+    "definite no": lambda at, k, n, token, sender: e.Disprove(KEYS[k], n, token, "refused", True, sender=sender),
+    "lose": lambda at, k, n, token, sender: e.Lose(KEYS[k], n, token, "lost", True, sender),
+    "lose running": lambda at, k, n, token, sender: e.Lose(KEYS[k], n, token, "lost", False, sender),
+    "settle": lambda at, k, token, verdict, how, waited, seen: e.Settle(
+        KEYS[k], token, verdict, how, waited_ms=waited, settle_ms=SETTLE, seen=seen
+    ),
+    "child": lambda at, k, n, token: e.MarkUnfenced(KEYS[k], n, token, "child"),
+    "gone": lambda at, k, sid, dead: e.NoteSenderGone(KEYS[k], f"s{sid}", dead),
+    "credit": lambda at, k, n, token: e.Credit(KEYS[k], n, token),
+    "void": lambda at, k, n, token: e.Void(KEYS[k], n, token),
+    "answer": lambda at, k, verdict, seen, stopped: e.Answer(KEYS[k], verdict, "ann", seen, stopped=stopped),
+    "approve": lambda at, k, seen: e.Approve(KEYS[k], "ann", seen, at),
+    "deny": lambda at, k, seen: e.Deny(KEYS[k], "ann", seen),
+    "reverse": lambda at, k, seen: e.Reverse(KEYS[k], "ann", seen, at, "wrong"),
+    "finish": lambda at, token: t.Finish(token),
+    "park": lambda at, token: t.Park(token, "x", 0),
+    "block": lambda at, token, k, approval: t.Block(token, "x", KEYS[k], approval=approval),
+    "fail": lambda at, token, fatal: t.Fail(token, "x", at, fatal=fatal),
+    "conclude": lambda at, token: t.Conclude(token),
+    "suspend": lambda at, token, k: t.Suspend(token, "x", KEYS[k]),
+    "join": lambda at, token: t.Join(token, KEYS[0], NAMES[0]),
+    "decline": lambda at, token, k: t.Decline(token, KEYS[k], "denied", NAMES[k], None),
+    "lose lease": lambda at, sid, proof: t.LoseLease(f"s{sid}", proof, at),
+    "cancel": lambda at: t.Cancel("x", at),
+    "replay": lambda at: t.Replay("x", at),
+    "unblock": lambda at: t.Unblock("x", at),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,52 +286,20 @@ class Machine:
         return ""
 
     def _command(self, task: t.Task, key: t.Key, what: What, at: int) -> Any:
-        kind = what[0]
+        kind, *said = what
         if kind == "claim":
-            return t.Claim(f"s{what[1]}", what[2], at + 10**9, self.failures or 50, self.crashes or 50, direct=what[3])
+            sid, epoch, direct = said
+            return t.Claim(f"s{sid}", epoch, at + LONG, self.failures or MANY, self.crashes or MANY, direct=direct)
         if kind == "intend":
-            _, k, sid, again, doubt, words, unfenced, attempt, token, _ = what
+            k, sid, again, doubt, words, unfenced, attempt, token, _ = said
             known = self.effect(self.tid(task), self.kid(key), k)
+            recorded = known if again else None
             return e.Intend(
-                KEYS[k], NAMES[k], known.args if again and known else words, known.digest if again and known else words, "m",
+                KEYS[k], NAMES[k], recorded.args if recorded else words, recorded.digest if recorded else words, "m",
                 task.id, attempt, token, f"s{sid}", recovery=tuple(str(rung) for rung in self.ladders[k]), unfenced=unfenced,
-                again=again, said=None, doubt=_doubt(task if what[1] or not self.shared else None, doubt),
-                approvers=self.approvers, at=at,
+                again=again, doubt=_doubt(task if k or not self.shared else None, doubt), approvers=self.approvers, at=at,
             )  # fmt: skip
-        if kind in ("confirm", "disprove", "lose", "lose running", "definite no"):
-            _, k, n, token, sender = what
-            if kind == "confirm":
-                return e.Confirm(KEYS[k], n, token, sender=sender)
-            if kind in ("disprove", "definite no"):
-                return e.Disprove(KEYS[k], n, token, "refused", kind == "definite no", sender=sender)
-            return e.Lose(KEYS[k], n, token, "lost", kind == "lose", sender)
-        if kind == "settle":
-            _, k, token, verdict, how, waited, seen = what
-            return e.Settle(KEYS[k], token, verdict, how, waited_ms=waited, settle_ms=SETTLE, seen=seen)
-        simple: dict[str, Any] = {
-            "child": lambda k, n, token: e.MarkUnfenced(KEYS[k], n, token, "child"),
-            "gone": lambda k, sid, dead: e.NoteSenderGone(KEYS[k], f"s{sid}", dead),
-            "credit": lambda k, n, token: e.Credit(KEYS[k], n, token),
-            "void": lambda k, n, token: e.Void(KEYS[k], n, token),
-            "answer": lambda k, verdict, seen, stopped: e.Answer(KEYS[k], verdict, "ann", seen, stopped=stopped),
-            "approve": lambda k, seen: e.Approve(KEYS[k], "ann", seen, at),
-            "deny": lambda k, seen: e.Deny(KEYS[k], "ann", seen),
-            "reverse": lambda k, seen: e.Reverse(KEYS[k], "ann", seen, at, "wrong"),
-            "finish": lambda token: t.Finish(token),
-            "park": lambda token: t.Park(token, "x", 0),
-            "block": lambda token, k, approval: t.Block(token, "x", KEYS[k], approval=approval),
-            "fail": lambda token, fatal: t.Fail(token, "x", at, fatal=fatal),
-            "conclude": lambda token: t.Conclude(token),
-            "suspend": lambda token, k: t.Suspend(token, "x", KEYS[k]),
-            "join": lambda token: t.Join(token, KEYS[0], NAMES[0]),
-            "decline": lambda token, k: t.Decline(token, KEYS[k], "denied", NAMES[k], None),
-            "lose lease": lambda sid, proof: t.LoseLease(f"s{sid}", proof, at),
-            "cancel": lambda: t.Cancel("x", at),
-            "replay": lambda: t.Replay("x", at),
-            "unblock": lambda: t.Unblock("x", at),
-            "purge": lambda: t.Purge("x"),
-        }
-        return simple[kind](*what[1:])
+        return COMMANDS[kind](at, *said)
 
     def born(self, index: int, epoch: int, doubt: bool) -> int:
         """A task that has just been accepted."""

@@ -16,7 +16,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from explore_world import Label, Rules, State, Violated, World
+from explore_nouns import Label, State, Violated, World
+from explore_world import Rules
 
 
 @dataclass
@@ -58,66 +59,98 @@ def mark(s: State) -> bytes:
     return blake2b(marshal.dumps(plain, 1), digest_size=16).digest()
 
 
-def explore(world: World, *, most: int = 10_000_000, live: bool = True) -> Found:
-    """The whole of `world`, or up to what is wrong in it. most: states, beyond which it is not whole."""
-    rules, began = Rules(world), time.process_time()
-    found = Found(world)
-    first = rules.start()
-    seen: dict[bytes, int] = {mark(first): 0}
-    parents, which = array("i", [-1]), array("h", [0])
-    edges = array("i") if live else None
-    ends = bytearray([rules.over(first)])
-    front, index = [(0, first)], 0
-    kinds = found.kinds
-    while front and not found.wrong:
-        following: list[tuple[int, State]] = []
-        for index, s in front:
-            try:
-                for place, (label, fault, raw) in enumerate(rules.steps(s)):
-                    kinds[label[0]] += 1
-                    after = rules.normal(raw)
-                    digest = mark(after)
-                    new = seen.get(digest)
-                    if new is None:
-                        new = seen[digest] = len(parents)
-                        parents.append(index)
-                        which.append(place)
-                        ends.append(rules.over(after))
-                        rules.check(after)
-                        following.append((new, after))
-                    if edges is not None and not fault:
-                        edges.append(index)
-                        edges.append(new)
-            except Violated as violated:
-                found.wrong = str(violated)
-                telling = _retold(rules, _walk(rules, first, parents, which, index), found.wrong)
-                found.trace, found.state = telling.lines, telling.state
-                break
-            if len(seen) > most:
-                found.whole = False
-                break
-        if found.wrong or not found.whole:
-            break
-        if following:
-            found.depth += 1
-        front = following
-    found.states, found.transitions, found.ended = len(seen), sum(kinds.values()), sum(ends)
-    if edges is not None and found.whole and not found.wrong:
-        stuck = _stranded(len(parents), edges, ends)
+class Search:
+    """A search under way: every state that was met, by digest, with where it came from and by which of the steps."""
+
+    def __init__(self, world: World, most: int) -> None:
+        self.rules, self.found, self.most = Rules(world), Found(world), most
+        self.first = self.rules.start()
+        self.seen: dict[bytes, int] = {mark(self.first): 0}
+        self.parents, self.which = array("i", [-1]), array("h", [0])
+        self.ends = bytearray([self.rules.over(self.first)])
+        self.edges = array("i")  # the honest ones
+
+    def run(self) -> None:
+        """Until there is nothing new, something is wrong, or there are too many."""
+        front = [(0, self.first)]
+        while front:
+            following: list[tuple[int, State]] = []
+            for index, s in front:
+                try:
+                    self._from(index, s, following)
+                except Violated as violated:
+                    self.found.wrong = str(violated)
+                    self._tell(self._retold(self._walk(index)))
+                    return
+                if len(self.seen) > self.most:
+                    self.found.whole = False
+                    return
+            self.found.depth += bool(following)
+            front = following
+        stuck = _stranded(self.edges, self.ends)
         if stuck >= 0:
-            found.wrong = "from here no honest step leads to an end of every task"
-            telling = _walk(rules, first, parents, which, stuck)
-            found.trace, found.state = telling.lines, telling.state
+            self.found.wrong = "from here no honest step leads to an end of every task"
+            self._tell(self._walk(stuck))
+
+    def _from(self, index: int, s: State, following: list[tuple[int, State]]) -> None:
+        """All that can follow on a state."""
+        rules, seen, parents, kinds = self.rules, self.seen, self.parents, self.found.kinds
+        for place, (label, fault, raw) in enumerate(rules.steps(s)):
+            kinds[label[0]] += 1
+            after = rules.normal(raw)
+            digest = mark(after)
+            new = seen.get(digest)
+            if new is None:
+                new = seen[digest] = len(parents)
+                parents.append(index)
+                self.which.append(place)
+                self.ends.append(rules.over(after))
+                rules.check(after)
+                following.append((new, after))
+            if not fault:
+                self.edges.append(index)
+                self.edges.append(new)
+
+    def _tell(self, telling: Telling) -> None:
+        self.found.trace, self.found.state = telling.lines, telling.state
+
+    def _walk(self, index: int) -> Telling:
+        """The way to a state."""
+        way = []
+        while index:
+            way.append(self.which[index])
+            index = self.parents[index]
+        telling = Telling(self.rules, self.first)
+        for wanted in reversed(way):
+            label, _, after = next(itertools.islice(self.rules.steps(telling.state), wanted, None))
+            telling.step(label, after)
+        return telling
+
+    def _retold(self, telling: Telling) -> Telling:
+        """The step from where it stands that breaks the promise, too."""
+        steps = self.rules.steps(telling.state)
+        while True:
+            try:
+                label, _, after = next(steps)
+            except Violated:
+                telling.lines.append(self.found.wrong)
+                return telling
+            try:
+                self.rules.check(self.rules.normal(after))
+            except Violated:
+                telling.step(label, after)
+                return telling
+
+
+def explore(world: World, *, most: int = 10_000_000) -> Found:
+    """The whole of `world`, or up to what is wrong in it. most: states, beyond which it is not whole."""
+    began = time.process_time()
+    search = Search(world, most)
+    search.run()
+    found = search.found
+    found.states, found.transitions, found.ended = len(search.seen), sum(found.kinds.values()), sum(search.ends)
     found.seconds = time.process_time() - began
     return found
-
-
-def _way(parents: array[int], which: array[int], index: int) -> list[int]:
-    way = []
-    while index:
-        way.append(which[index])
-        index = parents[index]
-    return way[::-1]
 
 
 class Telling:
@@ -141,33 +174,7 @@ class Telling:
         self.lines.append(re.sub(r"\bw(\d+)", lambda found: f"w{self.names[int(found[1])]}", text))
 
 
-def _walk(rules: Rules, first: State, parents: array[int], which: array[int], index: int) -> Telling:
-    telling = Telling(rules, first)
-    for wanted in _way(parents, which, index):
-        label, _, after = next(itertools.islice(rules.steps(telling.state), wanted, None))
-        telling.step(label, after)
-    return telling
-
-
-def _retold(rules: Rules, telling: Telling, wrong: str) -> Telling:
-    """The step from where it stands that breaks the promise, too."""
-    steps = rules.steps(telling.state)
-    while True:
-        try:
-            label, _, after = next(steps)
-        except StopIteration:
-            return telling
-        except Violated:
-            telling.lines.append(wrong)
-            return telling
-        try:
-            rules.check(rules.normal(after))
-        except Violated:
-            telling.step(label, after)
-            return telling
-
-
-def _stranded(many: int, edges: array[int], ends: bytearray) -> int:
+def _stranded(edges: array[int], ends: bytearray) -> int:
     """The first state from which no end is reached by honest steps alone; -1: there is none."""
     good = bytearray(ends)
     sources, targets = edges[::2], edges[1::2]

@@ -8,9 +8,10 @@ rival reads again and is decided again (R5).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from explore_normal import KEYS, SETTLE, Answer
-from explore_world import (
+from explore_nouns import (
     AGAIN,
     APPROVAL,
     ASKED,
@@ -34,7 +35,6 @@ from explore_world import (
     UP,
     WORK,
     Call,
-    Rules,
     State,
     Step,
     Violated,
@@ -44,6 +44,9 @@ from explore_world import (
 
 from semel.machine import recovery as r
 from semel.model import EffectState
+
+if TYPE_CHECKING:
+    from explore_world import Rules
 
 READABLE = ("already_done", "intent_changed", "limit_reached", "denied")
 OWNER_LOST = ("stale_token", "fenced")

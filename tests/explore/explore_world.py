@@ -8,172 +8,66 @@ from every state they must come to an end of each task.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from explore_normal import AGE, KEYS, NEW_EPOCH, SETTLE, Answer, Machine, counted, ranked
+from explore_forms import Forms
+from explore_normal import AGE, KEYS, NEW_EPOCH, Answer
+from explore_nouns import (
+    ACTED,
+    AGAIN,
+    AGES,
+    ATOMIC,
+    AWAKE,
+    CALL,
+    CANCELS,
+    CLIMB,
+    CREATE,
+    DEAD,
+    DONE,
+    DROPPED,
+    FAULTS,
+    FLYING,
+    FROZEN,
+    INTENT,
+    KEYED,
+    LATE,
+    NEVER,
+    OVERDUE,
+    REFUSED,
+    REMEMBERS,
+    REPLAYS,
+    RESTORES,
+    REVERSALS,
+    SHRUG,
+    STOPPED,
+    TODO,
+    UNFENCED,
+    UNSENT,
+    UP,
+    WATCHED,
+    WITHIN,
+    Call,
+    Provider,
+    State,
+    Step,
+    Violated,
+    Worker,
+    World,
+    dead,
+    set_pc,
+)
+from explore_workers import worker_steps
 
-from semel.machine import recovery
 from semel.model import EffectState
 
-KEYED, CREATE, LOOKED, OPAQUE, ATOMIC, SHRUG = "keyed", "create", "looked", "opaque", "atomic", "shrug"
-REMEMBERS = (KEYED, CREATE, ATOMIC, SHRUG)  # may be sent again while the first is unknown
-WATCHED, UNFENCED, LYING = 0, 1, 2  # kinds of workers; the last has no watchdog, and the machine is told that it has
-UP, FROZEN, LATE, AWAKE, STOPPED, DEAD = range(6)  # LATE: frozen past its deadline; AWAKE: woken after it; STOPPED: it knows
-TODO, INTENT, CALL, CLIMB, ASKED, DONE, AGAIN, OVERDUE, FAILED = range(9)  # where a worker is with a key
-PREP, WORK = 0, 1
-PARK, BLOCK, APPROVAL, FAIL, LOOK_AGAIN = 1, 2, 3, 4, 5  # how an attempt must end
-UNSENT, FLYING, ACTED, REFUSED, DROPPED, NEVER = range(6)  # where a request is; NEVER: refused, and no further try may be sent
-FAULTS, CANCELS, REPLAYS, REVERSALS, RESTORES, AGES = range(6)  # what may still happen
-WITHIN = 3 * AGE // 2  # for so long a keyed provider remembers a key
 
-RUNGS = {
-    KEYED: (recovery.Rung("resend", WITHIN), recovery.Rung("ask", settle_ms=SETTLE)),
-    CREATE: (recovery.Rung("resend", None), recovery.Rung("ask", settle_ms=SETTLE)),
-    LOOKED: (recovery.Rung("lookup", settle_ms=SETTLE), recovery.Rung("ask", settle_ms=SETTLE)),
-    OPAQUE: (recovery.Rung("ask", settle_ms=SETTLE),),
-    ATOMIC: (recovery.Rung("atomic"), recovery.Rung("ask", settle_ms=SETTLE)),
-    SHRUG: (recovery.Rung("repeat"), recovery.Rung("ask", settle_ms=SETTLE)),
-}
-MOST_KEPT = 300_000  # of what is only remembered to be quicker
-
-
-class Call(NamedTuple):
-    """One submission's code, its request, its child. fresh: what an atomic one was decided on still stands."""
-
-    k: int
-    task: int
-    n: int
-    token: int
-    attempt: int
-    waited: int
-    code: int
-    net: int
-    child: int = 0
-    fresh: int = 0
-
-
-class Worker(NamedTuple):
-    """One session: a process as the world sees it, and where its program is. fence: 0, 1 watched, 2 dead. task: 0, or number + 1.
-
-    queue: outcomes that are not durable. learnt: by key, what it knows of the senders, and whether settle is over since.
-    """
-
-    kind: int
-    life: int = UP
-    fence: int = 0
-    old: int = 0
-    task: int = 0
-    token: int = 0
-    attempt: int = 0
-    phase: int = PREP
-    pcs: tuple[tuple[int, int, int, int], ...] = ()
-    queue: tuple[tuple[str | int, ...], ...] = ()
-    learnt: tuple[tuple[int, tuple[int, ...], int, int], ...] = ()
-    exit: tuple[int, int] = (0, 0)
-    calls: tuple[Call, ...] = ()
-
-
-class Provider(NamedTuple):
-    """What it did for one key. memory: the age in which it began to remember it, + 1.
-
-    wire: submissions of which nothing is proved. let_go: in which words people let it be sent, + 1.
-    """
-
-    acts: int = 0
-    memory: int = 0
-    wire: int = 0
-    let_go: int = 0
-
-
-class State(NamedTuple):
-    """All there is. look: what a person has seen: (key, what, whether it still stands so, stopped).
-
-    epoch: 0, 1 begun, 2 watched. saved: the backup, and its age.
-    """
-
-    tids: tuple[int, ...]
-    kid: int
-    workers: tuple[Worker, ...]
-    keys: tuple[Provider, ...]
-    look: tuple[int, ...]
-    left: tuple[int, ...]
-    age: int = 0
-    epoch: int = 0
-    saved: tuple[tuple[int, ...] | int, ...] = ()
-
-
-Label = tuple[str, tuple[object, ...]]
-Step = tuple[Label, bool, State]  # what happens, whether it is a fault, and what then is
-
-
-class Violated(Exception):
-    """What the promise says is not so."""
-
-
-@dataclass(frozen=True)
-class World:
-    """What there is, and what may go wrong.
-
-    manners: of each key's provider. plans: the keys of each task's handler, in order; parallel: all at once. faults: how many
-    crashes, freezes, losses. patient: a person looks when nobody can send it any more and nothing
-    is under way. settle: it covers what is under way. twice_only: only what happens twice is wrong.
-    must: what must be seen to happen. only: the faults that there are.
-
-    Rules of the engine and the store, to be taken away: chained, an outcome that fails takes what is queued behind it along (R5);
-    watched, in a new epoch the largest lease passes first (R20); gives_back, what a session holds unknowingly goes back (R17);
-    atomic_cas, a COMMIT lands only on what it was decided on (R7); runs_on, code that timed out is not said to have ended (R4).
-    """
-
-    name: str
-    manners: tuple[str, ...] = (LOOKED,)
-    plans: tuple[tuple[int, ...], ...] = ((0,),)
-    workers: tuple[int, ...] = (WATCHED, WATCHED)
-    faults: int = 2
-    cancels: int = 0
-    replays: int = 0
-    reversals: int = 0
-    restores: int = 0
-    ages: int = 0
-    shared: bool = False
-    parallel: bool = False
-    approve: bool = False
-    words: int = 1
-    children: bool = False
-    definite: bool = False
-    crashes: int = 0
-    failures: int = 0
-    patient: bool = True
-    settle: bool = True
-    chained: bool = True
-    watched: bool = True
-    gives_back: bool = True
-    atomic_cas: bool = True
-    runs_on: bool = True
-    only: tuple[str, ...] = ()
-    ladders: tuple[tuple[recovery.Rung, ...], ...] = ()
-    wake: bool = True
-    unavailable: bool = False
-    twice_only: bool = False
-    least: int = 0
-    must: tuple[str, ...] = ()
-
-
-class Rules:
+class Rules(Forms):
     """The rules of one world."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.m = Machine(
-            world.ladders or tuple(RUNGS[manner] for manner in world.manners), shared=world.shared,
-            approvers=1 if world.approve else 0, kept=bool(world.reversals), crashes=world.crashes, failures=world.failures,
-        )  # fmt: skip
+        super().__init__(world)
         self.plain = (TODO, 0, 0, 0)
         self.nowhere = (self.plain,) * len(world.manners)
         self._alive_unfenced = UNFENCED in world.workers
-        self.kept: list[int] = []  # of the last state in normal form: which worker is where
-        self._slots = [world.workers.count(kind) for kind in (WATCHED, UNFENCED, LYING)]
-        self._orders: dict[object, tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]] = {}
 
     def start(self) -> State:
         """Every task is accepted, and nobody has begun."""
@@ -195,8 +89,6 @@ class Rules:
                 yield step
 
     def _all(self, s: State) -> Iterator[Step]:
-        from explore_workers import worker_steps
-
         for i, p in enumerate(s.workers):
             if p.life in (UP, AWAKE, STOPPED):
                 yield from worker_steps(self, s, i, p)
@@ -224,7 +116,7 @@ class Rules:
                 yield ("w{} is past its deadline", (i,)), False, self.put(s, i, p._replace(life=life))
         if p.life == LATE:
             yield ("w{} wakes, past its deadline", (i,)), False, self.put(s, i, p._replace(life=AWAKE))
-        if not p.fence and p.life in (LATE, DEAD) and self._holds(s, i):
+        if not p.fence and p.life in (LATE, DEAD) and self.holds(s, i):
             yield ("w{} is fenced: its beat stood still for a TTL", (i,)), False, self.fenced(s, i, p, 1)
             if p.life == DEAD:
                 yield ("w{} is fenced: its process is proved to be dead", (i,)), False, self.fenced(s, i, p, 2)
@@ -238,9 +130,6 @@ class Rules:
             if not over and p.life in (UP, AWAKE) and (not self.world.settle or not self._flying(s, k)):
                 known = (*p.learnt[:place], (k, ns, stopped, 1), *p.learnt[place + 1 :])
                 yield ("settle of {} is over for w{}", (KEYS[k], i)), False, self.put(s, i, p._replace(learnt=known))
-
-    def _holds(self, s: State, i: int) -> bool:
-        return any(i in self.m.facts(tid, s.kid).sessions for tid in s.tids)
 
     def _anybody(self, s: State) -> bool:
         return any(p.life == UP and not p.old for p in s.workers)
@@ -543,129 +432,3 @@ class Rules:
     def over(self, s: State) -> bool:
         """Whether every task has come to an end."""
         return all(self.m.facts(tid, s.kid).ended for tid in s.tids)  # what is forgotten has not
-
-    # --- normal form ---
-
-    def normal(self, s: State) -> State:
-        """The same world, in the form that all worlds with this future share."""
-        workers = self._living(s)
-        tids, kid = s.tids, s.kid
-        feature = self.m.feature
-        marks = [(p, [feature(tid, kid, i) for tid in tids]) for i, p in enumerate(workers)]
-        order = sorted(range(len(workers)), key=marks.__getitem__)
-        kept = [i for i in order if workers[i].life != DEAD or workers[i].calls or self._needed(s, i)]
-        self.kept = kept
-        place = [-1] * len(workers)
-        for new, old in enumerate(kept):
-            place[old] = new
-        same = kept == list(range(len(workers)))
-        renamed, tokens, attempts, key_tokens = self._counted(s, workers)
-        if same and not renamed:
-            return s._replace(workers=tuple(workers))
-        everyone = [workers[i] for i in kept]
-        if renamed:
-            everyone = [self._recount(p, tokens, attempts, key_tokens) for p in everyone]
-        sessions = tuple(place)
-        named = [self.m.renamed(tid, kid, tokens, attempts, sessions, key_tokens) for tid in tids]
-        saved = s.saved
-        if saved:
-            old = [self.m.renamed(tid, saved[1], tokens, attempts, sessions, key_tokens) for tid in saved[0]]  # type: ignore
-            saved = (tuple(tid for tid, _ in old), old[0][1], saved[2])
-        return s._replace(tids=tuple(tid for tid, _ in named), kid=named[0][1], workers=tuple(everyone), saved=saved)
-
-    def _needed(self, s: State, i: int) -> bool:
-        if self._holds(s, i):
-            return True
-        return bool(s.saved) and any(i in self.m.facts(tid, s.saved[1]).sessions for tid in s.saved[0])  # type: ignore
-
-    def _living(self, s: State) -> list[Worker]:
-        """The dead hold nothing, and for each that is gone there is another."""
-        workers = list(s.workers)
-        spare = self._slots.copy()
-        for i, p in enumerate(workers):
-            if p.life < STOPPED and not p.fence and not p.old:
-                spare[p.kind] -= 1
-            elif p.life == STOPPED and not p.queue and not p.calls:
-                workers[i] = p = dead(p)
-            if p.learnt:
-                unknown = self._unknown(s)
-                known = tuple(x for x in p.learnt if x[0] in unknown)
-                if known != p.learnt:
-                    workers[i] = p._replace(learnt=known)
-        for kind, missing in enumerate(spare):
-            if missing > 0:
-                workers += [Worker(kind)] * missing
-        return workers
-
-    def _unknown(self, s: State) -> set[int]:
-        return {k for tid in s.tids for k in self.m.facts(tid, s.kid).unknown}
-
-    def _counted(
-        self, s: State, workers: list[Worker]
-    ) -> tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]:
-        outside = [(p.task, p.token, p.attempt, p.pcs, p.queue, p.calls) for p in workers if p.task or p.calls or p.queue]
-        mark = (s.tids, s.kid, s.saved, *outside)
-        known = self._orders.get(mark)
-        if known is None:
-            if len(self._orders) > MOST_KEPT:
-                self._orders.clear()
-            known = self._orders[mark] = self._count(s, workers)
-        return known
-
-    def _count(self, s: State, workers: list[Worker]) -> tuple[bool, dict[int, int], tuple[dict[int, int], ...], dict[int, int]]:
-        tokens: set[int] = {0}
-        attempts: list[set[int]] = [{0} for _ in s.tids]
-        key_tokens: set[int] = set()
-        for tids, kid in ((s.tids, s.kid), *((s.saved[:2],) if s.saved else ())):
-            for task, tid in enumerate(tids):  # type: ignore[arg-type]
-                facts = self.m.facts(tid, kid)  # type: ignore[arg-type]
-                tokens |= set(facts.tokens)
-                attempts[task] |= set(facts.attempts)
-            key = self.m.key[kid]  # type: ignore[index]
-            if key.effect is not None:
-                key_tokens |= {key.token, *(x.token for x in key.effect.sent)}
-        for p in workers:
-            if p.task:
-                tokens.add(p.token)
-                attempts[p.task - 1].add(p.attempt)
-            for x in p.calls:
-                (key_tokens if self.world.shared and x.k == 0 else tokens).add(x.token)
-                attempts[x.task].add(x.attempt)
-            for q in p.queue:
-                if len(q) > 2:
-                    (key_tokens if self.world.shared and q[2] == 0 else tokens).add(q[4])  # type: ignore[arg-type]
-                    attempts[q[1]].add(q[5])  # type: ignore
-            for k, pc in enumerate(p.pcs):
-                (key_tokens if self.world.shared and k == 0 else tokens).add(pc[2])
-        new, ranks, new_key = counted(tokens), tuple(ranked(x) for x in attempts), counted(key_tokens | {0})
-        changed = any(a != b for names in (new, *ranks, new_key) for a, b in names.items())
-        return changed, new, ranks, new_key
-
-    def _recount(
-        self, p: Worker, tokens: dict[int, int], attempts: tuple[dict[int, int], ...], key_tokens: dict[int, int]
-    ) -> Worker:
-        def of(k: int) -> dict[int, int]:
-            return key_tokens if self.world.shared and k == 0 else tokens
-
-        calls = tuple(c._replace(token=of(c.k)[c.token], attempt=attempts[c.task][c.attempt]) for c in p.calls)
-        queue = tuple(
-            (*q[:4], of(q[2])[q[4]], attempts[q[1]][q[5]]) if len(q) > 2 else q  # type: ignore
-            for q in p.queue
-        )
-        pcs = tuple((x[0], x[1], of(k)[x[2]], x[3]) for k, x in enumerate(p.pcs))
-        if p.task:
-            p = p._replace(token=tokens[p.token], attempt=attempts[p.task - 1][p.attempt])
-        return p._replace(calls=calls, queue=queue, pcs=pcs)
-
-
-def dead(p: Worker) -> Worker:
-    """Its process is gone, and what it remembered; what it has put on the wire is not, nor a child."""
-    calls = tuple(c._replace(code=0, waited=0) for c in p.calls if c.net == FLYING or (c.net == UNSENT and c.child))
-    return Worker(p.kind, DEAD, p.fence, p.old, calls=calls)
-
-
-def set_pc(
-    pcs: tuple[tuple[int, int, int, int], ...], k: int, pc: tuple[int, int, int, int]
-) -> tuple[tuple[int, int, int, int], ...]:
-    """With another place for key `k`."""
-    return (*pcs[:k], pc, *pcs[k + 1 :])

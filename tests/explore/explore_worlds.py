@@ -1,6 +1,6 @@
 """The named worlds, and those in which a rule is missing from the world itself."""
 
-from explore_world import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
+from explore_nouns import ATOMIC, CREATE, KEYED, LOOKED, LYING, OPAQUE, SHRUG, UNFENCED, WATCHED, World
 
 ALONE, TWO = (WATCHED,), (WATCHED, WATCHED)
 FROZEN = ("is frozen", "wakes", "past its deadline", "kernel timer", "is fenced: its beat")
@@ -41,7 +41,8 @@ WORLDS = (
     World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED)),
     World("restore-opaque", (OPAQUE,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *PEOPLE)),
     World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=2, least=20_000, must=(*RESTORED, "hours pass")),
-    World("restore-unfenced", (LOOKED,), workers=(WATCHED, UNFENCED), faults=0, restores=1, least=7_000, must=(*RESTORED, "stops what")),
+    World("restore-unfenced", (LOOKED,), workers=(WATCHED, UNFENCED), faults=0, restores=1, least=7_000,
+          must=(*RESTORED, "stops what")),
     World("reversal", (OPAQUE,), workers=ALONE, faults=1, reversals=1, least=5_000, must=("takes back",)),
     World("unavailable", (LOOKED,), workers=ALONE, faults=2, unavailable=True, ages=3, only=("hours", "breaks", "asked"),
           must=("cannot be asked", "hours pass", *PEOPLE)),

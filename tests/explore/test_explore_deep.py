@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from explore_nouns import World
 from explore_search import explore
-from explore_world import World
 from explore_worlds import DEEP
 
 MOST = 700_000  # of each world: some gigabytes of memory in all, and some minutes

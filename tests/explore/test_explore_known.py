@@ -41,7 +41,7 @@ def test_with_the_watchdog_and_settle_the_same_worlds_hold() -> None:
     """Else the searches above would show nothing of the rule that is missing in them."""
     from dataclasses import replace
 
-    from explore_world import WATCHED
+    from explore_nouns import WATCHED
 
     for name in ("lying-twice", "settle-twice"):
         world = replace(BY_NAME[name], name="kept", workers=(WATCHED, WATCHED), settle=True, twice_only=False)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from explore_nouns import World
 from explore_search import explore
-from explore_world import World
 from explore_worlds import WORLDS
 
 
