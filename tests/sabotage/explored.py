@@ -22,6 +22,7 @@ EXPLORED = {
     "R21 a decision on what has moved on": "stale-view",
     "R21 nothing is sent before people have approved it": "approval",
     "R21 the machine keeps the approved words": "approval",
+    "R21 what was denied stays denied": "approval",
     "invariant: nothing starts while something is unknown": "parallel",
     "tokens rise with each claim": "lookup",
 }
