@@ -38,7 +38,7 @@ WORLDS = (
           must=("cancels", "replays", "as it was told to", "finds {} on record")),
     World("shared-key", (LOOKED,), ((0,), (0,)), workers=ALONE, faults=1, shared=True, least=15_000, must=(*FROZEN, *KILLED)),
     World("shared-beside", (LOOKED, KEYED), ((0,), (0, 1)), workers=ALONE, faults=1, shared=True, parallel=True,
-          only=("breaks",), must=("another task's",)),
+          only=("breaks",), must=("breaks", "suspends")),
     World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED)),
     World("restore-opaque", (OPAQUE,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *PEOPLE)),
     World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=2, least=20_000, must=(*RESTORED, "hours pass")),
