@@ -33,7 +33,7 @@ WORLDS = (
     World("parallel", (KEYED, OPAQUE), ((0, 1),), workers=ALONE, faults=1, parallel=True, only=("breaks", "killed"),
           must=(*KILLED, *PEOPLE)),
     World("approval", (LOOKED,), workers=TWO, faults=1, approve=True, words=2, failures=2, least=10_000,
-          must=("waits for approval", "a person looks at the call", "a person says of", "reads that {} is refused")),
+          must=("suspends", "a person looks at the call", "a person says of", "reads that {} is refused")),
     World("cancel-replay", (LOOKED,), workers=ALONE, faults=1, cancels=1, replays=1, least=8_000,
           must=("cancels", "replays", "as it was told to", "finds {} on record")),
     World("shared-key", (LOOKED,), ((0,), (0,)), workers=ALONE, faults=1, shared=True, least=15_000, must=(*FROZEN, *KILLED)),
