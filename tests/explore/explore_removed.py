@@ -11,7 +11,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "sabotage"))
-from guards import EXPLORED, GUARDS, Guard  # noqa: E402
+from explored import EXPLORED, FURTHER  # noqa: E402
+from guards import GUARDS, Guard  # noqa: E402
+
+FOUND = {**EXPLORED, **FURTHER}
 
 LONGEST = 30  # steps of a trace
 
@@ -47,4 +50,4 @@ def steps_in(said: str) -> int:
     return int(found[1]) if found else 0
 
 
-__all__ = ["EXPLORED", "explored_without", "guard_of", "steps_in"]
+__all__ = ["EXPLORED", "FOUND", "explored_without", "guard_of", "steps_in"]

@@ -41,11 +41,11 @@ WORLDS = (
           only=("breaks",), must=("breaks", "suspends")),
     World("restore", (LOOKED,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *SETTLED)),
     World("restore-opaque", (OPAQUE,), workers=ALONE, faults=0, restores=1, least=5_000, must=(*RESTORED, *PEOPLE)),
-    World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=2, least=20_000, must=(*RESTORED, "hours pass")),
-    World("restore-unfenced", (LOOKED,), workers=(WATCHED, UNFENCED), faults=0, restores=1, least=7_000,
+    World("restore-keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=1, least=20_000, must=(*RESTORED, "hours pass")),
+    World("restore-unfenced", (LOOKED,), workers=(UNFENCED,), faults=0, restores=1, least=7_000,
           must=(*RESTORED, "stops what")),
     World("reversal", (OPAQUE,), workers=ALONE, faults=1, reversals=1, least=5_000, must=("takes back",)),
-    World("unavailable", (LOOKED,), workers=ALONE, faults=2, unavailable=True, ages=3, only=("hours", "dropped", "asked"),
+    World("unavailable", (LOOKED,), workers=ALONE, faults=2, unavailable=True, ages=3, only=("hours", "breaks", "asked"),
           must=("cannot be asked", "hours pass", *PEOPLE)),
     World("dead-letter", (OPAQUE,), workers=ALONE, faults=2, crashes=1, only=("killed",), must=("as it was told to", *KILLED)),
 )  # fmt: skip
@@ -62,6 +62,8 @@ DEEP = (
     World("restore, one fault", (LOOKED,), workers=TWO, faults=1, restores=1, ages=1),
     World("approval, two faults", (OPAQUE,), workers=TWO, faults=2, approve=True, words=2, failures=2, reversals=1),
     World("shared beside another", (LOOKED, KEYED), ((0,), (0, 1)), workers=TWO, faults=1, shared=True, parallel=True),
+    World("restore unfenced", (LOOKED,), workers=(WATCHED, UNFENCED), faults=0, restores=1),
+    World("restore keyed", (KEYED,), workers=ALONE, faults=0, restores=1, ages=2),
     World("three workers", workers=(WATCHED, WATCHED, UNFENCED), faults=2),
 )
 
