@@ -53,15 +53,15 @@ WORLDS = (
 HALF = 500_000
 # for make proof: bigger, two or three faults; each whole, or as far as so many states go
 DEEP = (
-    World("lookup, two faults", workers=TWO, faults=2, least=HALF),
-    World("opaque, two faults", (OPAQUE,), workers=TWO, faults=2, least=HALF),
-    World("keyed, two faults", (KEYED,), workers=TWO, faults=2, ages=2, least=HALF),
-    World("conditional, two faults", (CREATE,), workers=TWO, faults=2, failures=2, definite=True, least=HALF),
-    World("unfenced, two faults", workers=(WATCHED, UNFENCED), faults=2, children=True, least=HALF),
-    World("two effects, two faults", (LOOKED, KEYED), ((0, 1),), workers=TWO, faults=2, cancels=1, replays=1, least=HALF),
+    World("lookup, three faults", workers=TWO, faults=3, least=HALF),
+    World("opaque, three faults", (OPAQUE,), workers=TWO, faults=3, least=HALF),
+    World("keyed, three faults", (KEYED,), workers=TWO, faults=3, ages=2, least=HALF),
+    World("conditional, three faults", (CREATE,), workers=TWO, faults=3, failures=2, definite=True, least=HALF),
+    World("unfenced, three faults", workers=(WATCHED, UNFENCED), faults=3, children=True, least=HALF),
+    World("two effects, three faults", (LOOKED, KEYED), ((0, 1),), workers=TWO, faults=3, cancels=1, replays=1, least=HALF),
     World("shared key, two faults", (OPAQUE,), ((0,), (0,)), workers=TWO, faults=2, shared=True, least=HALF),
-    World("restore, one fault", (LOOKED,), workers=TWO, faults=1, restores=1, ages=1, least=HALF),
-    World("approval, two faults", (OPAQUE,), workers=TWO, faults=2, approve=True, words=2, failures=2, reversals=1, least=HALF),
+    World("restore, two faults", (LOOKED,), workers=TWO, faults=2, restores=1, ages=1, least=HALF),
+    World("approval, three faults", (OPAQUE,), workers=TWO, faults=3, approve=True, words=2, failures=2, reversals=1, least=HALF),
     World("three workers", workers=(WATCHED, WATCHED, UNFENCED), faults=2, least=HALF),
     World("shared beside another", (LOOKED, KEYED), ((0,), (0, 1)), workers=TWO, faults=1, shared=True, parallel=True,
           only=("breaks",), least=90_000),
