@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explored import EXPLORED, PROMISE
+
 EFFECTS = ("tests/machine/test_rules_effects.py",)
 TASKS = ("tests/machine/test_rules_tasks.py",)
 RECOVERY = ("tests/machine/test_recovery.py",)
@@ -69,12 +71,13 @@ CUT, DISK_FAULTS = (
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "explore")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
-EXPLORED = "tests/explore/procedures/test_procedures.py::test_"
-ONE = (f"{EXPLORED}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
-SHARED = (f"{EXPLORED}two_tasks_share_a_key_of_the_tenant",)
+PROCEDURES = "tests/explore/procedures/test_procedures.py::test_"
+ONE = (f"{PROCEDURES}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
+SHARED = (f"{PROCEDURES}two_tasks_share_a_key_of_the_tenant",)
 NEED_MORE = (
     "crash",
     "postgres",
@@ -755,7 +758,7 @@ BY_TEST = (
     Guard("explored: R4 settle is over before the provider is asked", "engine/recover.py",
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)",
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)\n    waited = attempt.facts(known).waited_ms",
-          (f"{EXPLORED}two_faults_in_the_calls_and_lookups_that_are_slow",)),
+          (f"{PROCEDURES}two_faults_in_the_calls_and_lookups_that_are_slow",)),
     Guard("explored: R17 what is ours and unknown goes back (finding 11)", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", ONE),
     Guard("explored: R17 what the dead held is taken back (finding 15)", "engine/session.py",
           "while page := self.desk.store.orphans(after, PAGE, self.desk.tenant):", "while page := self.desk.store.orphans(after, 0, self.desk.tenant):", ONE),
@@ -771,18 +774,18 @@ BY_TEST = (
           "            if fenced and s.session", ONE),
     Guard("explored: R1 a disproof closes only its own submission (finding 1)", "machine/effects.py",
           "effect = _sub(effect, event.n, open=False, ended=True)",
-          "effect = _sub(effect, event.n, close_all=True, ended=True)", (f"{EXPLORED}a_resend_that_is_refused_says_nothing_of_the_first_try",)),
+          "effect = _sub(effect, event.n, close_all=True, ended=True)", (f"{PROCEDURES}a_resend_that_is_refused_says_nothing_of_the_first_try",)),
     Guard("explored: invariant: nothing starts while something is unknown", "machine/effects.py", "if standing.unknown:", "if False:",
-          (f"{EXPLORED}nothing_is_begun_beside_what_has_become_unknown",)),
+          (f"{PROCEDURES}nothing_is_begun_beside_what_has_become_unknown",)),
     Guard("explored: R21 a decision on what has moved on (finding 13)", "machine/effects.py",
           "if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:",
           "if effect.state is not EffectState.AMBIGUOUS:",
-          (f"{EXPLORED}a_person_who_looks_and_answers_later_decides_nothing_that_has_moved_on",)),
+          (f"{PROCEDURES}a_person_who_looks_and_answers_later_decides_nothing_that_has_moved_on",)),
     Guard("explored: R8 an unknown joined key counts (finding S8)", "machine/tasks.py",
           "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
-          "return sorted(task.unknown)", (f"{EXPLORED}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
+          "return sorted(task.unknown)", (f"{PROCEDURES}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
     Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if behind is not None:", "if False:",
-          (f"{EXPLORED}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
+          (f"{PROCEDURES}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
     Guard("explored: R8 a key's token rises with each intent (finding 4)", "machine/tasks.py",
           "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", SHARED),
     Guard("explored: R9 what is in flight is not submitted again", "machine/effects.py", "if state is EffectState.SUBMITTED:\n        return "
@@ -938,3 +941,7 @@ BY_SIMULATION = (
           SIMULATION),
 )  # fmt: skip
 GUARDS = (*BY_TEST, *BY_SIMULATION)
+_BY_NAME = {guard.name: guard for guard in GUARDS}
+GUARDS += tuple(
+    replace(_BY_NAME[name], name=f"explorer: {name}", tests=(f"{PROMISE}[{world}]",)) for name, world in EXPLORED.items()
+)
