@@ -162,16 +162,21 @@ class Inside(Runtime):
 
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler, with a gate between its return and the finish."""
-        room = self._gates.room
+
+        def returned() -> None:
+            gate = f"{RETURNED} after"
+            if self._gates.room.armed(gate):
+                self.desk.writer.barrier().wait()  # what it did is on record; a kill before that has a boundary of its own
+                self._gates.room.park(gate)
 
         async def handles_async(*args: Any, **kwargs: Any) -> Any:
             result = await fn(*args, **kwargs)
-            room.park(f"{RETURNED} after")
+            returned()
             return result
 
         def handles(*args: Any, **kwargs: Any) -> Any:
             result = fn(*args, **kwargs)
-            room.park(f"{RETURNED} after")
+            returned()
             return result
 
         return super().handling(handles_async if is_async(fn) else handles, attempt)

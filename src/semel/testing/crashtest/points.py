@@ -10,7 +10,7 @@ from semel.machine import journal
 from semel.machine.recovery import Rung
 
 DRY = "dry run"
-SUCCEEDED, ASKED = "succeeded", "person; succeeded"
+EXPECTED = {False: "succeeded", True: "person; succeeded", None: "person?; succeeded"}
 OF_TASK = ("killed_returned", "killed_finished", "delivered_again", "killed_within", "terminated")  # not of one effect
 MIDDLE = 0.5  # of a call's length in the dry run
 
@@ -37,7 +37,11 @@ class Boundary:
 
 @dataclass(frozen=True)
 class Point:
-    """One injection. how: which scenario. asks: a person must be asked, since nothing else can tell; None: may be."""
+    """One injection. how: which scenario. asks: a person must be asked, since nothing else can tell; None: may be.
+
+    None is for two chances: an outcome that is recorded in one transaction with the intent of the next effect (R6) leaves that
+    one unknown; and a lookup's not_found of what is unfenced needs a person's word (R4).
+    """
 
     title: str
     how: str
@@ -47,7 +51,7 @@ class Point:
     @property
     def expected(self) -> str:
         """The durable result that must come of it."""
-        return ASKED if self.asks else SUCCEEDED
+        return EXPECTED[self.asks]
 
 
 def found(rows: Sequence[journal.Row], seconds: dict[str, float], rungs: dict[str, tuple[Rung, ...]]) -> list[Boundary]:
@@ -82,9 +86,15 @@ def event_of(row: journal.Row) -> journal.Happened:
 def plan(boundaries: Sequence[Boundary], *, postgres: bool, unfenced: bool) -> list[Point]:
     """Every injection, in the order of the task."""
     points: list[Point] = []
-    for at in boundaries:
-        points += of_effect(at, postgres, unfenced) if at.what == "effect" else of_step(at)
+    for n, at in enumerate(boundaries):
+        later = boundaries[n:]
+        points += of_effect(at, later, postgres, unfenced) if at.what == "effect" else of_step(at)
     return [*points, *of_task(boundaries, postgres)]
+
+
+def asks(at: Boundary, unfenced: bool) -> bool | None:
+    """Whether a person is asked when it is unknown."""
+    return True if at.rung == "ask" else None if unfenced and at.rung == "lookup" else False
 
 
 def of_step(at: Boundary) -> list[Point]:
@@ -95,16 +105,17 @@ def of_step(at: Boundary) -> list[Point]:
     ]
 
 
-def of_effect(at: Boundary, postgres: bool, unfenced: bool) -> list[Point]:
-    """The boundaries of one effect. A person is asked where that is its first way out; maybe for a lookup of what is unfenced."""
-    asks = True if at.rung == "ask" else None if unfenced and at.rung == "lookup" else False
+def of_effect(at: Boundary, later: Sequence[Boundary], postgres: bool, unfenced: bool) -> list[Point]:
+    """The boundaries of one effect; later: it, and what the task comes to after it."""
+    who = asks(at, unfenced)
+    follows = asks(later[1], unfenced) if len(later) > 1 else False
     points = [
-        Point("killed before the call", "killed_before", at, asks),
-        Point("killed during the call", "killed_during", at, asks),
-        Point("killed after it, before the record", "killed_after", at, asks),
-        Point("killed, its record not acknowledged", "killed_recorded", at),
-        Point("frozen before it, woken after takeover", "frozen_before", at, asks),
-        Point("frozen during it, past the lease", "frozen_during", at, asks),
+        Point("killed before the call", "killed_before", at, who),
+        Point("killed during the call", "killed_during", at, who),
+        Point("killed after it, before the record", "killed_after", at, who),
+        Point("killed, its record not acknowledged", "killed_recorded", at, False if follows is False else None),
+        Point("frozen before it, woken after takeover", "frozen_before", at, who),
+        Point("frozen during it, past the lease", "frozen_during", at, who),
     ]
     if postgres:
         points += [
@@ -114,7 +125,10 @@ def of_effect(at: Boundary, postgres: bool, unfenced: bool) -> list[Point]:
             Point("cut at the record's COMMIT, after it", "cut_record_after", at),
         ]
     else:
-        points.append(Point("store restored to before it", "restored", at, asks))
+        doubted = {asks(one, unfenced) for one in later if one.what == "effect"}  # R20: none of them may be sent unasked
+        points.append(
+            Point("store restored to before it", "restored", at, next((x for x in (True, None) if x in doubted), False))
+        )
     return points
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import tempfile
@@ -197,7 +198,7 @@ class Crashtest:
             if effect.state is EffectState.NOT_ATTEMPTED and counted.get(effect.key, 0) > 0:
                 return "FAULT", f"{effect.name} is on record as not done, and the resource shows it ({effect.key})"
         if world.told and point.asks is False:
-            return "STUCK", f"a person had to be asked ({'; '.join(world.told)}), and its recovery should have told"
+            return "STUCK", f"a person had to be asked ({'; '.join(world.told)}), where its recovery, or the record, should tell"
         if point.asks is True and not world.told:
             return "FAULT", "nobody was asked, and nothing else could tell what had become of it"
         return "pass", ""
@@ -247,6 +248,7 @@ def run(
     options = options or Options()
     began = time.monotonic()
     kit = _kit(target, app, task, tuple(args), dict(kwargs or {}), options)
+    logging.getLogger("semel").addHandler(logging.NullHandler())  # what a store says that is put back is no news here
     with _folder() as folder, stores_at(options.store) as stores:
         test = Crashtest(kit, options, folder, stores)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -163,9 +164,19 @@ def restored(world: World, at: Boundary | None) -> None:
     world.arrived(before)
     copy(world)
     world.room.open(before)
-    world.arrived(after).kill()
+    child = world.arrived(after)
+    _witnessed(world)
+    child.kill()
     put_back(world)
     world.finish()
+
+
+def _witnessed(world: World) -> None:
+    """Wait for a beat: with each the worker writes down, outside the store, what it saw acknowledged (R19)."""
+    path = world.app.runtime.witness.path
+    assert path is not None
+    arrived = time.time_ns()
+    world.until("the worker beats", lambda: path.exists() and path.stat().st_mtime_ns > arrived)
 
 
 def copy(world: World) -> None:
