@@ -119,16 +119,13 @@ def of_effect(at: Boundary, later: Sequence[Boundary], postgres: bool, unfenced:
     ]
     if postgres:
         points += [
-            Point("cut at the intent's COMMIT, before it", "cut_intent_before", at),
-            Point("cut at the intent's COMMIT, after it", "cut_intent_after", at),
-            Point("cut at the record's COMMIT, before it", "cut_record_before", at),
-            Point("cut at the record's COMMIT, after it", "cut_record_after", at),
+            Point("cut at its intent's COMMIT, before it", "cut_intent_before", at),
+            Point("cut at its intent's COMMIT, after it", "cut_intent_after", at),
+            Point("cut at its record's COMMIT, before it", "cut_record_before", at),
+            Point("cut at its record's COMMIT, after it", "cut_record_after", at),
         ]
-    else:
-        doubted = {asks(one, unfenced) for one in later if one.what == "effect"}  # R20: none of them may be sent unasked
-        points.append(
-            Point("store restored to before it", "restored", at, next((x for x in (True, None) if x in doubted), False))
-        )
+    doubted = {asks(one, unfenced) for one in later if one.what == "effect"}  # R20: none of them may be sent unasked
+    points.append(Point("store restored to before it", "restored", at, next((x for x in (True, None) if x in doubted), False)))
     return points
 
 

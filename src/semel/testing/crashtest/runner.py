@@ -77,7 +77,7 @@ class Crashtest:
         self.number += 1
         folder = self.folder / f"run{self.number}"
         folder.mkdir()
-        return World(self.kit, folder, self.stores.new(folder), during=during)
+        return World(self.kit, folder, self.stores, during=during)
 
     # --- the dry run ---
 
@@ -272,7 +272,7 @@ def run(
     )
     return Report(
         target, task, "postgres" if stores.postgres else "sqlite", counts, [one.row for one in outcomes], faults,
-        time.monotonic() - began, _notes(kit, stores),
+        time.monotonic() - began, _notes(kit),
     )  # fmt: skip
 
 
@@ -297,7 +297,7 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
     return kit
 
 
-def _notes(kit: Kit, stores: Stores) -> list[str]:
+def _notes(kit: Kit) -> list[str]:
     notes = []
     if not kit.counts.resource:
         notes.append(
@@ -311,8 +311,6 @@ def _notes(kit: Kit, stores: Stores) -> list[str]:
         )
     if kit.app._watchdog == "never":
         notes.append("The app does without the watchdog, so a looked-up effect may need a person's word where it else would not.")
-    if stores.postgres:
-        notes.append("The restore of a store is shown on SQLite alone.")
     return notes
 
 

@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import apsw
-
 from semel.model import Ref
 from semel.testing.crashtest.inside import FINISHED, RETURNED
 from semel.testing.crashtest.points import Boundary, Point
 from semel.testing.crashtest.probes import Sandbox
-from semel.testing.crashtest.world import Child, World
+from semel.testing.crashtest.world import Child, Stuck, World
 
 LATE_SECONDS = 1.5  # the sandbox provider answers so late a call in whose middle its caller is stopped
 LATE_MIDDLE = 0.25
@@ -155,19 +153,20 @@ def killed_within(world: World, at: Boundary | None) -> None:
 
 
 def restored(world: World, at: Boundary | None) -> None:
-    """The file is put back to what it was before the effect; the worker dies of it, and the next one begins an epoch."""
+    """The store is put back to what it was before the effect; who works on it then begins a new epoch (R20)."""
     assert at is not None
     before, after = f"{at.gate} intent recording", f"{at.gate} outcome recorded"
     world.room.arm(before, after)
     world.enqueue()
     world.start()
     world.arrived(before)
-    copy(world)
+    world.stores.copy(world.url)
     world.room.open(before)
     child = world.arrived(after)
     _witnessed(world)
     child.kill()
-    put_back(world)
+    with world.reopened():
+        world.stores.put_back(world.url)
     world.finish()
 
 
@@ -179,23 +178,42 @@ def _witnessed(world: World) -> None:
     world.until("the worker beats", lambda: path.exists() and path.stat().st_mtime_ns > arrived)
 
 
-def copy(world: World) -> None:
-    """A consistent copy of the store's file, as a backup would make it."""
-    source, target = apsw.Connection(str(world.folder / "agent.db")), apsw.Connection(str(world.folder / "copy.db"))
-    try:
-        with target.backup("main", source, "main") as backup:
-            backup.step()
-    finally:
-        target.close()
-        source.close()
+def _cut(row: str, *, answered: bool) -> Callable[[World, Boundary | None], None]:
+    """The worker's connection is cut at the COMMIT of a row: what landed, it must find out (R7)."""
+
+    def plays(world: World, at: Boundary | None) -> None:
+        assert at is not None
+        atomic = at.rung == "atomic" and row == "outcome"  # committed with the effect's own writes, once its call has returned
+        gate = f"{at.gate} after" if atomic else f"{at.gate} {row} recording"
+        proxy = world.behind_proxy()
+        world.room.arm(gate)
+        world.enqueue()
+        world.start()
+        world.arrived(gate)
+        if answered:
+            proxy.lose_answer()
+        else:
+            proxy.lose_commit(text=atomic)
+        world.room.open(gate)
+        world.finish()
+        if not proxy.cuts:
+            raise Stuck("no connection was cut: its COMMIT never came")
+
+    return plays
 
 
-def put_back(world: World) -> None:
-    """A restore, as people do it."""
-    with world.reopened():
-        (world.folder / "copy.db").rename(world.folder / "agent.db")
-        for suffix in ("-wal", "-shm"):
-            (world.folder / f"agent.db{suffix}").unlink(missing_ok=True)
+def terminated(world: World, at: Boundary | None) -> None:
+    """What a server does that restarts: every connection ends, whatever was under way."""
+    assert at is not None
+    gate = f"{at.gate} intent recording"
+    world.room.arm(gate)
+    world.enqueue()
+    world.start()
+    world.start()
+    world.arrived(gate)
+    world.stores.terminate(world.url)
+    world.room.open(gate)
+    world.finish()
 
 
 PLAYS: dict[str, Callable[[World, Boundary | None], None]] = {
@@ -211,4 +229,9 @@ PLAYS: dict[str, Callable[[World, Boundary | None], None]] = {
     "delivered_again": delivered_again,
     "killed_within": killed_within,
     "restored": restored,
+    "terminated": terminated,
+    "cut_intent_before": _cut("intent", answered=False),
+    "cut_intent_after": _cut("intent", answered=True),
+    "cut_record_before": _cut("outcome", answered=False),
+    "cut_record_after": _cut("outcome", answered=True),
 }

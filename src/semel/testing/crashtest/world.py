@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import semel
 from semel.app import App
 from semel.engine.queue import Order
-from semel.errors import Refused, SemelError
+from semel.errors import Refused, SemelError, StoreUnavailable
 from semel.machine import journal, tasks
 from semel.machine.projection import TaskRow
 from semel.model import Confirmed, Delivery, EffectState, EffectView, Execution, NotFound, Ref, Verdict
+from semel.testing.crashtest.proxy import Proxy
 from semel.testing.crashtest.room import PAUSE_SECONDS, Room, Setting
 from semel.testing.provider import Provider
 
 if TYPE_CHECKING:
     from semel.testing.crashtest.probes import Calls, Probe, Sandbox
+    from semel.testing.crashtest.stores import Stores
 
 T = TypeVar("T")
 ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
@@ -119,10 +121,12 @@ class Child:
 
 
 class World:
-    """One run. url: of its store, which is new. during: see `Setting`."""
+    """One run, on a new store. during: see `Setting`."""
 
-    def __init__(self, kit: Kit, folder: Path, url: str, *, during: float = 0.0) -> None:
-        self.kit, self.folder, self.url, self.during = kit, folder, url, during
+    def __init__(self, kit: Kit, folder: Path, stores: Stores, *, during: float = 0.0) -> None:
+        self.kit, self.folder, self.stores, self.during = kit, folder, stores, during
+        self.url = stores.new(folder)
+        self.proxy: Proxy | None = None
         (folder / "room").mkdir(parents=True)
         self.room = Room(folder / "room")
         self.workers: list[Child] = []
@@ -155,6 +159,14 @@ class World:
             self.app.close()
         if self.provider is not None:
             self.provider.close()
+        if self.proxy is not None:
+            self.proxy.close()
+        self.stores.drop(self.url)
+
+    def behind_proxy(self) -> Proxy:
+        """Workers reach the store through this from now on."""
+        self.proxy = Proxy(self.url)
+        return self.proxy
 
     # --- waiting ---
 
@@ -162,13 +174,19 @@ class World:
         """Poll until it is true. Raises `Stuck`, `Interrupted`."""
         seconds = self.kit.patience if seconds is None else seconds
         end = time.monotonic() + seconds
-        while not (found := condition()):
+        while not (found := self._asked(condition)):
             if self.kit.stop.is_set():
                 raise Interrupted
             if time.monotonic() > end:
                 raise Stuck(f"not within {seconds:g} s: {what}")
             time.sleep(0.01)
         return found
+
+    def _asked(self, condition: Callable[[], T]) -> T | None:
+        try:
+            return condition()
+        except StoreUnavailable:  # it is what is being harmed
+            return None
 
     def arrived(self, gate: str) -> Child:
         """Wait until a worker stands at the gate."""
@@ -195,11 +213,12 @@ class World:
         if self.kit.stop.is_set():
             raise Interrupted
         number = len(self.workers) + 1
+        url = self.url if self.proxy is None else self.proxy.url
         setting = Setting(
-            self.kit.target, self.url, str(self.room.path), os.getpid(), str(self.folder / f"watch{number}.jsonl"),
+            self.kit.target, url, str(self.room.path), os.getpid(), str(self.folder / f"watch{number}.jsonl"),
             self.kit.lease, self.during, self.kit.settle,
         )  # fmt: skip
-        env = {**os.environ, **self.kit.env, "SEMEL_STORE": self.url, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        env = {**os.environ, **self.kit.env, "SEMEL_STORE": url, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
         if self.provider is not None:
             env[self.kit.sandbox] = self.provider.url
         child = Child(setting, env, self.folder / f"worker{number}.log")
