@@ -119,7 +119,8 @@ def show(report: Report) -> None:
         tone = "green" if row.verdict == "pass" else "bold red"
         point = f"  {row.point}" if row.of else row.point
         rows.append([point, row.expected, row.observed, row.effects, Text(row.verdict, style=tone)])
-    output.table(("INJECTION POINT", "EXPECTED", "OBSERVED", "EFFECTS", "VERDICT"), rows)
+    counted = "CALLS" if report.counts == "calls" else "EFFECTS"
+    output.table(("INJECTION POINT", "EXPECTED", "OBSERVED", counted, "VERDICT"), rows)
     bad = [row for row in report.rows if row.verdict != "pass"]
     if bad:
         output.heading("What went wrong")

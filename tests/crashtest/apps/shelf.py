@@ -51,6 +51,21 @@ async def stock(name: str, *, labelled: bool = False) -> str:
     return str(found)
 
 
+@app.effect(intent=("name",), recovery=semel.Resend(within=None), approve=True)
+def place_approved(submission: semel.Submission, name: str) -> str:
+    """Two people must approve it."""
+    (SHELF / submission.key).write_text("x")
+    return submission.key
+
+
+app.approvers["place_approved"] = 2
+
+
+@app.task(intent=("name",))
+def asks(name: str) -> str:
+    return place_approved(name)
+
+
 @app.task(intent=("name",))
 def announce(name: str) -> None:
     enlist(name)

@@ -169,7 +169,7 @@ class Crashtest:
         repeats = {at.name for at in self.boundaries if at.rung == "repeat"}
         for effect in effects if resource else ():
             if counted.get(effect.key, 0) > 1 and effect.name not in repeats:
-                return "DUPLICATE", f"{effect.name} is there {counted[effect.key]} times ({effect.key})"
+                return "DUPLICATE", f"{effect.name} is there {counted[effect.key]} times ({effect.key}){world.denied(effect.key)}"
         there = confirmed(effects)
         for name, n in there.items():
             if n > self.dry[name]:

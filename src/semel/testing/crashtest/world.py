@@ -195,6 +195,8 @@ class World:
             pid = self.room.at(gate)
             if pid is None and not any(child.alive for child in self.workers):
                 raise Stuck(f"the worker ended before it came to {gate}: {self.last_words()}")
+            if pid is None:
+                self.approve()
             return next((child for child in self.workers if child.pid == pid), None)
 
         child = self.until(f"a worker comes to {gate}", look)
@@ -282,11 +284,17 @@ class World:
             if now.delivery is Delivery.BLOCKED:
                 raise Stuck(f"the task is blocked: {now.why}")
             return
-        for effect in asking:
-            with contextlib.suppress(Refused):
-                self.app.review.approve(effect.key, by=PERSON, seen=effect.version, tenant=effect.tenant)
+        self.approve()
         for effect in unknown:
             self._tell(effect)
+
+    def approve(self) -> None:
+        """Approve what waits for people, as many as it takes."""
+        for tenant in {row.tenant for row in self.tasks() if row.delivery == Delivery.BLOCKED}:
+            for effect in self.app.review.pending(tenant=tenant):
+                for n in range(self.kit.app.approvers.get(effect.name, 1)):
+                    with contextlib.suppress(Refused):
+                        self.app.review.approve(effect.key, by=f"{PERSON} {n + 1}" if n else PERSON, tenant=tenant)
 
     def _tell(self, effect: EffectView) -> None:
         there = self.happened(effect)
@@ -344,6 +352,12 @@ class World:
         """The last reason that the journal gives for anything."""
         whys = [text for row in self.journal() for text in (row["body"].get("why"), row["body"].get("error")) if text]
         return str(whys[-1]) if whys else "its journal does not say why"
+
+    def denied(self, key: str) -> str:
+        """Who said of an effect that it was not there, in words; "": nobody."""
+        events = [journal.event_of(row.kind, row.body) for row in self.rows()]
+        found = [e for e in events if isinstance(e, journal.Found) and e.key == key and e.verdict == "not_found"]
+        return f"; {found[-1].how} had said that it was not there" if found else ""
 
     def broken(self) -> str:
         """What the record shows that must never be, in words: a broken chain, or an intent while another is unknown."""
