@@ -38,7 +38,7 @@ class Options:
 
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
-    timeout: for one wait, seconds; None: by the dry run.
+    timeout: for one wait, seconds; None: by the dry run. keep: leave stores and logs where they are, and note where.
     """
 
     probe: Callable[..., Any] | None = None
@@ -49,6 +49,7 @@ class Options:
     lease: float = 2.0
     settle: float | None = None
     timeout: float | None = None
+    keep: bool = False
     progress: Progress = lambda done, of: None
 
 
@@ -249,7 +250,7 @@ def run(
     began = time.monotonic()
     kit = _kit(target, app, task, tuple(args), dict(kwargs or {}), options)
     logging.getLogger("semel").addHandler(logging.NullHandler())  # what a store says that is put back is no news here
-    with _folder() as folder, stores_at(options.store) as stores:
+    with _folder(options.keep) as folder, stores_at(options.store) as stores:
         test = Crashtest(kit, options, folder, stores)
         try:
             dry = test.dry_run()
@@ -272,7 +273,7 @@ def run(
     )
     return Report(
         target, task, "postgres" if stores.postgres else "sqlite", counts, [one.row for one in outcomes], faults,
-        time.monotonic() - began, _notes(kit),
+        time.monotonic() - began, [*_notes(kit), *([f"Stores, journals and logs of the runs: {folder}"] if options.keep else [])],
     )  # fmt: skip
 
 
@@ -315,7 +316,7 @@ def _notes(kit: Kit) -> list[str]:
 
 
 @contextlib.contextmanager
-def _folder() -> Iterator[Path]:
+def _folder(keep: bool) -> Iterator[Path]:
     """A place for stores, records and logs, removed at the end; witnesses are kept there too, and not with the user's."""
     folder = Path(tempfile.mkdtemp(prefix="semel-crashtest-"))
     before = os.environ.get("SEMEL_WITNESS")
@@ -328,7 +329,7 @@ def _folder() -> Iterator[Path]:
             del os.environ["SEMEL_WITNESS"]
         else:
             os.environ["SEMEL_WITNESS"] = before
-        if not os.environ.get("SEMEL_CRASHTEST_KEEP"):
+        if not keep:
             shutil.rmtree(folder, ignore_errors=True)
 
 
