@@ -46,6 +46,22 @@ def test_a_lookup_that_does_not_look_is_a_duplicate_and_is_named(bench: Bench) -
     assert "lookup:find_nothing had said that it was not there" in data["runs"][1]["why"]
 
 
+def test_a_key_that_changes_between_attempts_is_a_duplicate(bench: Bench) -> None:
+    """Unharmed there is one; killed after it, the next attempt sends another."""
+    data = bench.data("careless:app", "mail_dated", "ann", "--sandbox", *AFTER, code=1)
+    assert verdicts(data) == {"nothing is harmed": "pass", f"dated: {ONE}": "DUPLICATE"}
+    assert "2 effects dated of different keys" in data["runs"][1]["why"]
+
+
+def test_an_app_without_the_watchdog_needs_a_persons_word_and_passes(bench: Bench) -> None:
+    """What it sends nothing can stop: its lookup's not_found is not enough, and a person ends the frozen process."""
+    order = ("unwatched:app", "work", "ann", "--key", "k1", "--tenant", "acme", "--sandbox", "--sandbox-env", "ELSEWHERE")
+    data = bench.data(*order, "--only", "frozen before")
+    assert verdicts(data) == {"nothing is harmed": "pass", "mail: frozen before it, woken after takeover": "pass"}
+    assert data["runs"][1]["person"] == ["mail: not found"]
+    assert data["runs"][1]["expected"] == "person?; succeeded"
+
+
 def test_a_lookup_that_can_never_say_is_stuck(bench: Bench) -> None:
     data = bench.data("careless:app", "mail_unanswered", "ann", "--sandbox", *AFTER, "--timeout", "6", code=1)
     assert verdicts(data) == {"nothing is harmed": "pass", f"unanswered: {ONE}": "STUCK"}

@@ -55,6 +55,12 @@ def crashtest(
         float | None,
         typer.Option("--timeout", min=1, metavar="S", help="Of one wait; default: by the dry run.", show_default=False),
     ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="KEY", help="The task's, instead of its intent's.", show_default=False)
+    ] = None,
+    tenant: Annotated[
+        str | None, typer.Option("--tenant", metavar="NAME", help="Whose; default: the app's.", show_default=False)
+    ] = None,
     keep: Annotated[bool, typer.Option("--keep", metavar="", help="Keep the stores and logs, and say where.")] = False,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML there.", show_default=False)
@@ -75,7 +81,7 @@ def crashtest(
         with output.progress("crashtest") as progress:
             options = runner.Options(
                 probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
-                settle=settle, timeout=timeout, keep=keep, progress=progress,
+                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def crashtest() -> Callable[..., Report]:
     """Crash-test a task: `crashtest("billing:app", "bill", "inv_1", probe=count).assert_exactly_once()`.
 
-    The first argument is the app, or MODULE:app where the app is imported from; the second the task, or its name; then the
-    task's arguments. By name: probe, sandbox_env, store, jobs, only, lease, settle, timeout, as `semel crashtest` has them;
-    any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
+    The first argument is the app, or MODULE:app where it is imported from; the second the task, or its name; then the task's
+    arguments. By name: probe, sandbox_env, store, jobs, only, lease, settle, timeout, key, tenant, keep, as `semel crashtest`
+    has them; any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
     """
     return _crashtest
 

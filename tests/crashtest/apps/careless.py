@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from datetime import timedelta
 
 import semel
@@ -64,6 +65,16 @@ def mail_unanswered(name: str) -> str:
 @app.task(intent=("name",), retry=semel.Retry(max_crashes=1))
 def mail_impatient(name: str) -> str:
     return unseen(name)
+
+
+@app.effect(intent=("name", "now"), recovery=semel.Lookup(find, settle=SETTLE))
+def dated(submission: semel.Submission, name: str, now: str) -> str:
+    return send(submission, name)
+
+
+@app.task(intent=("name",))
+def mail_dated(name: str) -> str:
+    return dated(name, str(time.time_ns()))
 
 
 @app.task(intent=("name",))

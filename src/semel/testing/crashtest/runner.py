@@ -38,7 +38,8 @@ class Options:
 
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
-    timeout: for one wait, seconds; None: by the dry run. keep: leave stores and logs where they are, and note where.
+    timeout: for one wait, seconds; None: by the dry run. key, tenant: as `semel enqueue` has them.
+    keep: leave stores and logs where they are, and note where.
     """
 
     probe: Callable[..., Any] | None = None
@@ -49,6 +50,8 @@ class Options:
     lease: float = 2.0
     settle: float | None = None
     timeout: float | None = None
+    key: str | None = None
+    tenant: str | None = None
     keep: bool = False
     progress: Progress = lambda done, of: None
 
@@ -289,7 +292,8 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         raise Misuse("effects are counted by one of the two: by --probe, or on the record of the --sandbox provider")
     if options.jobs < 1 or options.lease < 1:
         raise Misuse("jobs is at least 1, and a lease at least 1 second")
-    order = Task(app, work).using(key=None if work.intent else KEY).order(args, kwargs)
+    key = options.key or (None if work.intent else KEY)
+    order = Task(app, work).using(key=key, tenant=options.tenant).order(args, kwargs)
     counts: Sandbox | Probe | Calls = (
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
