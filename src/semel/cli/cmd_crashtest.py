@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from semel.testing.crashtest.report import Report
 
 INTERRUPTED = 130
+COUNTED = {
+    "probe": "effects are counted by the probe",
+    "sandbox": "effects are counted at the sandbox provider",
+    "calls": "nobody counts effects, only calls",
+}
 
 
 @cli.command(rich_help_panel=WORK)
@@ -117,12 +122,15 @@ def function_of(target: str) -> Callable[..., Any]:
 
 def show(report: Report) -> None:
     """The table, what went wrong, and one line for all."""
+    where = "throw-away databases" if report.store == "postgres" else "throw-away files"
+    output.say(f"{report.target} {report.task}: real worker processes, on {where}; {COUNTED[report.counts]}")
+    output.say()
     rows: list[list[str | Text]] = []
-    of = ""
+    of = ("", "")
     for row in report.rows:
-        if row.of != of:
-            of = row.of
-            rows.append([Text(of, style="bold"), "", "", "", ""])
+        if (row.of, row.kind) != of:
+            of = row.of, row.kind
+            rows.append([Text.assemble((output.clean(row.of), "bold"), (f"  {row.kind}", "dim")), "", "", "", ""])
         tone = "green" if row.verdict == "pass" else "bold red"
         point = f"  {row.point}" if row.of else row.point
         rows.append([point, row.expected, row.observed, row.effects, Text(row.verdict, style=tone)])
@@ -141,9 +149,9 @@ def show(report: Report) -> None:
             output.indented(fault.mend, 2)
     output.say()
     if any(row.person for row in report.rows):
-        output.say(
-            "person: the task was blocked, its effect unknown, until a person told; crashtest played the person, truthfully."
-        )
+        output.say("person: the task was blocked, its effect unknown, until a person decided; crashtest played one, truthfully.")
+    if any("?" in row.expected for row in report.rows):
+        output.say("person?: that may be, or not: it depends on what else was on its way to the record.")
     for note in report.notes:
         output.say(note, "wait")
     output.verdict(f"{'PASSED' if report.passed else 'FAILED'}  {report.summary()}", "good" if report.passed else "bad")

@@ -14,12 +14,14 @@ Verdict = Literal["pass", "DUPLICATE", "LOSS", "STUCK", "FAULT"]
 
 @dataclass(frozen=True)
 class Row:
-    """One run. of: the effect, step or task that was hurt. counted: by effect; None: nobody counts it.
+    """One run. of: the effect, step or task that was hurt. kind: what that is, and an effect's first way out of the unknown.
 
+    counted: by effect; None: nobody counts it.
     person: what the person was asked and said. why: of a verdict that is no pass. wanted: effects that there must be.
     """
 
     of: str
+    kind: str
     point: str
     expected: str
     observed: str

@@ -145,13 +145,18 @@ class Crashtest:
         several = sum(1 for other in self.boundaries if other.name == at.name) > 1
         return f"{at.name} #{at.n}" if several else at.name
 
+    def _kind(self, point: Point) -> str:
+        if point.at is None or point.how in points.OF_TASK:
+            return "" if point.how == "dry" else "task"
+        return f"effect, {point.at.rung}" if point.at.what == "effect" else "step"
+
     def _outcome(self, world: World, point: Point, of: str, stuck: str, began: float) -> Outcome:
         effects = world.effects()
         counted = world.counted()
         verdict, why = self.judge(world, point, effects, counted, stuck)
         row = Row(
-            of, point.title, point.expected, self._observed(world), by_name(effects, counted), sum(self.dry.values()), verdict,
-            why, tuple(world.told), time.monotonic() - began,
+            of, self._kind(point), point.title, point.expected, self._observed(world), by_name(effects, counted),
+            sum(self.dry.values()), verdict, why, tuple(world.told), time.monotonic() - began,
         )  # fmt: skip
         logs = [path for n in range(len(world.workers)) if (path := world.folder / f"watch{n + 1}.jsonl").exists()]
         name = points.DRY if point.how == "dry" else row.name
