@@ -84,6 +84,13 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
     assert data["counted_by"] == "probe"
 
 
+def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> None:
+    """Of an effect that is looked up: each that is sent adds a byte."""
+    data = bench.data("shelf:app", "stock", "ann", "labelled=true", "--probe", "shelf:count", "--only", "restored")
+    assert verdicts(data) == {"nothing is harmed": "pass", "label: store restored to before it": "pass"}
+    assert data["runs"][1]["counted"] == {"label": 1}
+
+
 def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_one(bench: Bench) -> None:
     data = bench.data("shelf:app", "announce", "ann", "--probe", "shelf:count_names", *AFTER)
     assert [run["counted"] for run in data["runs"]] == [{"enlist": 1}] * 2

@@ -57,9 +57,10 @@ REPLAYS = ("tests/machine/test_rules_replays.py",)
 LETTERS, RENEWED = ("tests/dead/test_dead_letters.py",), ("tests/dead/test_generations.py",)
 AHEAD = ("tests/dead/test_approve_ahead.py",)
 TOGETHER = ("tests/app/test_together.py",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser")  # folders
+NEED_MORE = ("crash", "crashtest", "postgres", "restore", "acceptance", "cli", "browser")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 LIVING = "tests/restore/test_restore_living.py::"
+CRASHTEST = "tests/crashtest/test_crashtest_verdicts.py::test_"
 
 
 @dataclass(frozen=True)
@@ -713,4 +714,17 @@ GUARDS = (
     Guard("a kind is paused by any of its names", "machine/pauses.py", "*(Scope(KIND, kind) for kind in kinds)", "*(Scope(KIND, kind) for kind in kinds[-1:])", PAUSES),
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
+    # --- semel crashtest: what it judges, and a guard of ours that it finds missing ---
+    Guard("crashtest: two of one key are a duplicate", "testing/crashtest/runner.py",
+          "if counted.get(effect.key, 0) > 1 and effect.name not in repeats:", "if False:", (f"{CRASHTEST}two_sends_in_one_effect_are_a_duplicate",)),
+    Guard("crashtest: more keys than unharmed are a duplicate", "testing/crashtest/runner.py", "if n > self.dry[name]:", "if False:",
+          (f"{CRASHTEST}a_key_that_changes_between_attempts_is_a_duplicate",)),
+    Guard("crashtest: what is on record and not there is a loss", "testing/crashtest/runner.py",
+          "if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:", "if False:",
+          (f"{CRASHTEST}what_is_confirmed_and_not_there_is_a_loss",)),
+    Guard("crashtest: no store that holds work is touched", "testing/crashtest/stores.py", "    if _holds_tasks(url):", "    if False:",
+          (f"{CRASHTEST}a_database_that_holds_tasks_is_refused",)),
+    Guard("R20 in doubt it is looked up first, as semel crashtest finds", "engine/attempt.py",
+          "return doubt and replace(doubt, unfenced=self.desk.store.info.unfenced)", "return None",
+          (f"{CRASHTEST}what_a_restored_store_has_forgotten_is_not_done_again",)),
 )  # fmt: skip
