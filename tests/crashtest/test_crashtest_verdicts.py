@@ -82,6 +82,7 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
     assert len(data["runs"]) == 5
     assert {run["counted"]["label"] for run in data["runs"]} == {1}
     assert data["counted_by"] == "probe"
+    assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
 
 
 def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> None:
@@ -92,11 +93,13 @@ def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> 
 
 
 def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_one(bench: Bench) -> None:
+    names = Path(bench.environment()["SHELF"]) / "list"
+    names.write_text("ann\nbob\nann\n")
     data = bench.data("shelf:app", "announce", "ann", "--probe", "shelf:count_names", *AFTER)
     assert [run["counted"] for run in data["runs"]] == [{"enlist": 1}] * 2
     assert set(verdicts(data).values()) == {"pass"}
     assert any("does not count by key" in note for note in data["notes"])
-    assert (Path(bench.environment()["SHELF"]) / "list").read_text() == "ann\n" * 2
+    assert names.read_text() == "ann\nbob\nann\n" + "ann\n" * 3, "the dry run twice, and one more"
 
 
 def test_without_a_probe_it_says_what_was_not_looked_for(bench: Bench) -> None:
@@ -127,6 +130,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
         (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db"], 2, "leaves mine.db alone"),
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
         (["shelf:app", "stock", "ann", "--junit", "no/such/folder/x.xml"], 2, "there is no folder"),
+        (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
         (["careless:app", "fails", "ann"], 1, "the dry run, in which nothing is harmed, did not end well: task fails failed"),
     ],
 )
@@ -171,7 +175,7 @@ def test_it_is_put_there_once(crashtest):
         "killed, its record not acknowledged", "killed, its finish not acknowledged"]
 
 def test_a_mistake_is_told(crashtest):
-    crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 2, only="finish").assert_exactly_once()
+    crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, only="its finish").assert_exactly_once()
 """
 
 
@@ -182,7 +186,7 @@ def test_the_pytest_fixture_runs_it_and_tells_what_is_wrong(bench: Bench, tmp_pa
     done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "1 failed, 1 passed" in done.stdout
-    assert "place is there" in done.stdout
+    assert "LOSS  nothing is harmed: place is confirmed, and the resource shows none" in done.stdout
     assert bench.left() == {}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import semel
 
 SHELF = Path(os.environ.get("SHELF", "."))
-app = semel.App()
+app = semel.App("sqlite:///own.db")
 
 
 def there(submission: semel.Submission) -> semel.Verdict:

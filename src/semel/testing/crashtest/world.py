@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
 PERSON = "crashtest"
+FREEZE_SECONDS = 10.0
 MOST_WORKERS = 12  # in one run: whose workers die by themselves again and again is stuck
 
 
@@ -80,32 +81,41 @@ class Child:
             )
         self.pid = self.process.pid
         self.frozen = False
+        self._lock = threading.Lock()
 
     @property
     def alive(self) -> bool:
-        return self.process.poll() is None
+        """Whether it runs, or is stopped. One that has ended is not waited for: its pid, and its group's, stay its own."""
+        with self._lock:
+            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
+            return self.process.returncode is None and os.waitid(os.P_PID, self.pid, ended) is None
 
     def kill(self) -> None:
-        """SIGKILL; what it has started ends with it, as its supervisor would see to."""
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        """SIGKILL; what it has started ends with it, as its supervisor would see to. The second time nothing happens."""
+        with self._lock:
+            if self.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+                self.process.wait()
         self.frozen = False
 
     def freeze(self) -> None:
         """SIGSTOP, and wait until every thread stands still (or the kernel timer has ended it)."""
-        self.process.send_signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         self.frozen = True
-        end = time.monotonic() + 10
+        end = time.monotonic() + FREEZE_SECONDS
         while self.alive and not self._stopped() and time.monotonic() < end:
             time.sleep(PAUSE_SECONDS)
 
     def wake(self) -> None:
         """SIGCONT."""
-        self.process.send_signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
         self.frozen = False
+
+    def _signal(self, number: signal.Signals) -> None:
+        with self._lock:
+            if self.process.returncode is None:
+                os.kill(self.pid, number)
 
     def _stopped(self) -> bool:
         states = []
@@ -248,7 +258,7 @@ class World:
     def finish(self, *, patient: bool = True) -> None:
         """Let workers go on until every task has ended; where a person must decide, one does. Raises `Stuck`.
 
-        patient: wait for a task's next attempt after one has failed.
+        patient: go on after an attempt that failed, or a worker that ended by itself.
         """
 
         def over() -> bool:
@@ -261,8 +271,8 @@ class World:
                 if row.delivery == Delivery.BLOCKED:
                     self.decide(row)
             if left and not any(child.alive and not child.frozen for child in self.workers):
-                if len(self.workers) >= MOST_WORKERS:
-                    raise Stuck(f"{MOST_WORKERS} workers ended before the task did; the last said: {self.last_words()}")
+                if len(self.workers) >= (MOST_WORKERS if patient else 1):
+                    raise Stuck(f"its worker ended, and said: {self.last_words()}")
                 self.start()
             return not left
 
