@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import psycopg
 import pytest
 from crashtest_bench import INVOICING, Bench, verdicts
 
@@ -65,3 +66,24 @@ def test_every_run_of_the_invoicing_example_passes_on_postgresql(
     kinds = Counter(run["point"].split(" ")[0].rstrip(",") for run in data["runs"])
     told = ", ".join(f"{n} {kind}" for kind, n in kinds.most_common() if kind != "nothing")
     measured(f"{len(points)} runs on PostgreSQL ({told}), 3 effects each once, {data['seconds']:.1f} s")
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(600)
+def test_every_run_of_an_effect_in_the_ledgers_database_passes(
+    tmp_path: Path, make_database: Callable[[str], str], measured: Callable[[str], None]
+) -> None:
+    """Its table is copied with the user's database, for each run; nobody is asked, ever."""
+    url, bench = make_database("ledgered"), Bench(tmp_path)
+    with psycopg.connect(url) as own:
+        own.execute("CREATE TABLE paid (key text, name text)")
+    data = bench.data("ledgered:app", "settle", "ann", "--probe", "ledgered:count", "--store", url, "--jobs", "6")
+    points = {f"pay: {point}" for point in OF_EFFECT | CUTS}
+    points |= {f"settle: {point}" for point in {*OF_TASK, "all connections ended by the server"}}
+    assert verdicts(data) == dict.fromkeys({"nothing is harmed", *points}, "pass")
+    assert [(run["counted"], run["person"]) for run in data["runs"]] == [({"pay": 1}, [])] * (len(points) + 1)
+    with psycopg.connect(url) as own:
+        assert own.execute("SELECT count(*) FROM paid").fetchone() == (0,), "the user's own database is as it was"
+        left = own.execute("SELECT datname FROM pg_database WHERE datname LIKE 'semel_crashtest%'").fetchall()
+    assert left == []
+    measured(f"{len(points) + 1} runs of an Atomic effect, {data['seconds']:.1f} s")

@@ -63,7 +63,7 @@ def test_an_app_without_the_watchdog_needs_a_persons_word_and_passes(bench: Benc
 
 
 def test_a_lookup_that_can_never_say_is_stuck(bench: Bench) -> None:
-    data = bench.data("careless:app", "mail_unanswered", "ann", "--sandbox", *AFTER, "--timeout", "6", code=1)
+    data = bench.data("careless:app", "mail_unanswered", "ann", "--sandbox", *AFTER, "--timeout", "10", code=1)
     assert verdicts(data) == {"nothing is harmed": "pass", f"unanswered: {ONE}": "STUCK"}
     assert data["runs"][1]["counted"] == {"unanswered": 1}
 

@@ -112,8 +112,7 @@ class Crashtest:
             self.kit.counts.learn(world, self.boundaries)
             self.dry = confirmed(world.effects())
             seconds = time.monotonic() - began
-            if self.options.timeout is None:
-                self.kit.patience = 30 + 10 * seconds + 5 * self.kit.lease + self._settle()
+            self.kit.patience = self.options.timeout or 30 + 10 * seconds + 5 * self.kit.lease + self._settle()
             return self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
         finally:
             world.close()
@@ -307,7 +306,7 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
     kit = Kit(target, app, order, counts, options.lease, options.settle, options.sandbox_env)
-    kit.patience = options.timeout or kit.patience
+    kit.patience = max(options.timeout or 0, kit.patience)  # of the dry run
     return kit
 
 
