@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
+from semel.machine.words import count
 from semel.testing.crashtest.records import Fault
 
 Verdict = Literal["pass", "DUPLICATE", "LOSS", "STUCK", "FAULT"]
@@ -76,7 +77,7 @@ class Report:
         """One line."""
         bad = [row.verdict for row in self.rows if row.verdict != "pass"]
         told = ", ".join(f"{bad.count(name)} {name}" for name in ("DUPLICATE", "LOSS", "STUCK", "FAULT") if name in bad)
-        faults = f"{len(self.faults)} in your code" if self.faults else ""
+        faults = f"{count(len(self.faults), 'fault')} in your code" if self.faults else ""
         return (
             f"{len(self.rows) - len(bad)} of {len(self.rows)} runs passed"
             + "".join(f", {part}" for part in (told, faults) if part)
