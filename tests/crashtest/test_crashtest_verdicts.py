@@ -89,6 +89,16 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
     assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
 
 
+@pytest.mark.proof
+@pytest.mark.timeout(400)
+def test_effects_side_by_side_and_a_task_that_enqueues_another_pass(bench: Bench) -> None:
+    data = bench.data("crowded:app", "work", "ann", "--sandbox", "--jobs", "6")
+    assert set(verdicts(data).values()) == {"pass"}
+    assert len(data["runs"]) == 33
+    assert [run["counted"] for run in data["runs"]] == [{"mail": 2, "tell": 2}] * 33
+    assert {run["of"] for run in data["runs"]} == {"", "mail #1", "mail #2", "tell #1", "tell #2", "work"}
+
+
 def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> None:
     """Of an effect that is looked up: each that is sent adds a byte."""
     data = bench.data("shelf:app", "stock", "ann", "labelled=true", "--probe", "shelf:count", "--only", "restored")

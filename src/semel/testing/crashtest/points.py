@@ -17,7 +17,10 @@ MIDDLE = 0.5  # of a call's length in the dry run
 
 @dataclass(frozen=True)
 class Boundary:
-    """An effect or a step that the task came to: the n-th of its name. seconds: how long its call took. rung: its first."""
+    """An effect or a step that the task came to: the n-th of its name. rung: an effect's first way out of the unknown.
+
+    began, ended: of its call, unix seconds; 0: of a step.
+    """
 
     what: Literal["effect", "step"]
     name: str
@@ -26,7 +29,8 @@ class Boundary:
     args: Any = None
     result: Any = None
     rung: str = ""
-    seconds: float = 0.0
+    began: float = 0.0
+    ended: float = 0.0
     confirmed: bool = False
 
     @property
@@ -34,13 +38,23 @@ class Boundary:
         """The gate of its calls; see `inside`."""
         return f"{self.name}#{self.n}"
 
+    @property
+    def seconds(self) -> float:
+        """How long its call took."""
+        return self.ended - self.began
+
+    def beside(self, other: Boundary) -> bool:
+        """Whether both were under way at one time."""
+        return self.began < other.ended and other.began < self.ended
+
 
 @dataclass(frozen=True)
 class Point:
     """One injection. how: which scenario. asks: a person must be asked, since nothing else can tell; None: may be.
 
-    None is for two chances: an outcome that is recorded in one transaction with the intent of the next effect (R6) leaves that
-    one unknown; and a lookup's not_found of what is unfenced needs a person's word (R4).
+    None is for three chances: an outcome and the intent of the next effect share a transaction (R6), so that a kill at the one
+    may leave the other unknown; another effect may be under way beside it; and a lookup's not_found of what is unfenced needs a
+    person's word (R4).
     """
 
     title: str
@@ -54,8 +68,10 @@ class Point:
         return EXPECTED[self.asks]
 
 
-def found(rows: Sequence[journal.Row], seconds: dict[str, float], rungs: dict[str, tuple[Rung, ...]]) -> list[Boundary]:
-    """What a dry run's journal tells, in the order in which the task came to it. seconds: of each call, by key."""
+def found(
+    rows: Sequence[journal.Row], calls: dict[str, tuple[float, float]], rungs: dict[str, tuple[Rung, ...]]
+) -> list[Boundary]:
+    """What a dry run's journal tells, in the order in which the task came to it. calls: when each began and ended, by key."""
     results = {e.key: e.result for e in map(event_of, rows) if isinstance(e, journal.Confirmed)}
     counts: dict[str, int] = {}
     seen: set[str] = set()
@@ -69,12 +85,9 @@ def found(rows: Sequence[journal.Row], seconds: dict[str, float], rungs: dict[st
             boundaries.append(Boundary("step", event.name, n, event.key, result=event.result))
             continue
         first = rungs[event.name][0].kind if event.name in rungs else "ask"
-        boundaries.append(
-            Boundary(
-                "effect", event.name, n, event.key, event.args, results.get(event.key), first, seconds.get(event.key, 0.0),
-                event.key in results,
-            )
-        )  # fmt: skip
+        span = calls.get(event.key, (0.0, 0.0))
+        result, done = results.get(event.key), event.key in results
+        boundaries.append(Boundary("effect", event.name, n, event.key, event.args, result, first, *span, done))
     return boundaries
 
 
@@ -87,9 +100,9 @@ def plan(boundaries: Sequence[Boundary], *, postgres: bool, unfenced: bool) -> l
     """Every injection, in the order of the task."""
     points: list[Point] = []
     for n, at in enumerate(boundaries):
-        later = boundaries[n:]
-        points += of_effect(at, later, postgres, unfenced) if at.what == "effect" else of_step(at)
-    return [*points, *of_task(boundaries, postgres)]
+        near = Near(boundaries, n, unfenced)
+        points += of_effect(at, near, postgres) if at.what == "effect" else of_step(at, near)
+    return [*points, *of_task(boundaries, postgres, unfenced)]
 
 
 def asks(at: Boundary, unfenced: bool) -> bool | None:
@@ -97,25 +110,41 @@ def asks(at: Boundary, unfenced: bool) -> bool | None:
     return True if at.rung == "ask" else None if unfenced and at.rung == "lookup" else False
 
 
-def of_step(at: Boundary) -> list[Point]:
+def either(first: bool | None, *more: bool | None) -> bool | None:
+    """What is sure of one is sure; what may be of another may be."""
+    return None if first is False and any(one is not False for one in more) else first
+
+
+class Near:
+    """Who may be asked of an effect or step that is hurt, and of what is near it. before, after: of its neighbours."""
+
+    def __init__(self, boundaries: Sequence[Boundary], n: int, unfenced: bool) -> None:
+        who = [asks(one, unfenced) for one in boundaries]
+        beside = [who[m] for m, one in enumerate(boundaries) if m != n and one.beside(boundaries[n])]
+        self.own = either(who[n], *beside)
+        self.others = either(False, *beside)
+        self.before = who[n - 1] if n else False
+        self.after = who[n + 1] if n + 1 < len(who) else False
+        self.later = True if True in who[n:] else either(False, *who[n:])
+
+
+def of_step(at: Boundary, near: Near) -> list[Point]:
     """A step is harmless to repeat: it is only asked whether the task goes on."""
     return [
-        Point("killed before its result is recorded", "killed_recording", at),
-        Point("killed, its result not acknowledged", "killed_recorded", at),
+        Point("killed before its result is recorded", "killed_recording", at, either(near.others, near.before)),
+        Point("killed, its result not acknowledged", "killed_recorded", at, either(near.others, near.after)),
     ]
 
 
-def of_effect(at: Boundary, later: Sequence[Boundary], postgres: bool, unfenced: bool) -> list[Point]:
-    """The boundaries of one effect; later: it, and what the task comes to after it."""
-    who = asks(at, unfenced)
-    follows = asks(later[1], unfenced) if len(later) > 1 else False
+def of_effect(at: Boundary, near: Near, postgres: bool) -> list[Point]:
+    """The boundaries of one effect."""
     points = [
-        Point("killed before the call", "killed_before", at, who),
-        Point("killed during the call", "killed_during", at, who),
-        Point("killed after it, before the record", "killed_after", at, who),
-        Point("killed, its record not acknowledged", "killed_recorded", at, False if follows is False else None),
-        Point("frozen before it, woken after takeover", "frozen_before", at, who),
-        Point("frozen during it, past the lease", "frozen_during", at, who),
+        Point("killed before the call", "killed_before", at, near.own),
+        Point("killed during the call", "killed_during", at, near.own),
+        Point("killed after it, before the record", "killed_after", at, near.own),
+        Point("killed, its record not acknowledged", "killed_recorded", at, either(near.others, near.after)),
+        Point("frozen before it, woken after takeover", "frozen_before", at, near.own),
+        Point("frozen during it, past the lease", "frozen_during", at, near.own),
     ]
     if postgres:
         points += [
@@ -124,18 +153,19 @@ def of_effect(at: Boundary, later: Sequence[Boundary], postgres: bool, unfenced:
             Point("cut at its record's COMMIT, before it", "cut_record_before", at),
             Point("cut at its record's COMMIT, after it", "cut_record_after", at),
         ]
-    doubted = {asks(one, unfenced) for one in later if one.what == "effect"}  # R20: none of them may be sent unasked
-    points.append(Point("store restored to before it", "restored", at, next((x for x in (True, None) if x in doubted), False)))
-    return points
+    who = either(near.later, near.before, near.others)  # R20: what may have been forgotten is not sent unasked
+    return [*points, Point("store restored to before it", "restored", at, who)]
 
 
-def of_task(boundaries: Sequence[Boundary], postgres: bool) -> list[Point]:
+def of_task(boundaries: Sequence[Boundary], postgres: bool, unfenced: bool) -> list[Point]:
     """What is done to the task as a whole."""
-    effects = [at for at in boundaries if at.what == "effect"]
+    effects = [n for n, at in enumerate(boundaries) if at.what == "effect"]
     points = [Point("killed between last effect and finish", "killed_returned")]
     points.append(Point("killed, its finish not acknowledged", "killed_finished"))
-    if effects:
-        points.append(Point("delivered again: at once, during, after", "delivered_again", effects[0]))
-        title = "all connections ended by the server" if postgres else "all workers killed in mid-transaction"
-        points.append(Point(title, "terminated" if postgres else "killed_within", effects[-1]))
-    return points
+    if not effects:
+        return points
+    points.append(Point("delivered again: at once, during, after", "delivered_again", boundaries[effects[0]]))
+    last, near = boundaries[effects[-1]], Near(boundaries, effects[-1], unfenced)
+    if postgres:
+        return [*points, Point("all connections ended by the server", "terminated", last)]
+    return [*points, Point("all workers killed in mid-transaction", "killed_within", last, either(near.others, near.before))]

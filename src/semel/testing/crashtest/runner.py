@@ -104,7 +104,7 @@ class Crashtest:
                 raise SemelError(
                     f"the dry run, in which nothing is harmed, did not end well: {stuck}; give arguments with which it succeeds"
                 ) from None
-            calls = {note["key"]: note["at"] - note["began"] for note in world.room.notes() if note["what"] == "ended"}
+            calls = {note["key"]: (note["began"], note["at"]) for note in world.room.notes() if note["what"] == "ended"}
             declared = self.kit.app.declared_effects
             rungs = {found.first_name: found.rungs for name in declared.names() if (found := declared.get(name)) is not None}
             self.boundaries = points.found(world.rows(), calls, rungs)
