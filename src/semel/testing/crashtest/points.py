@@ -116,15 +116,19 @@ def either(first: bool | None, *more: bool | None) -> bool | None:
 
 
 class Near:
-    """Who may be asked of an effect or step that is hurt, and of what is near it. before, after: of its neighbours."""
+    """Who may be asked of an effect or step that is hurt, and of what is near it.
+
+    before, after: of the effects next to it; a step between them may take no time, and what it records is not waited for.
+    """
 
     def __init__(self, boundaries: Sequence[Boundary], n: int, unfenced: bool) -> None:
         who = [asks(one, unfenced) for one in boundaries]
         beside = [who[m] for m, one in enumerate(boundaries) if m != n and one.beside(boundaries[n])]
         self.own = either(who[n], *beside)
         self.others = either(False, *beside)
-        self.before = who[n - 1] if n else False
-        self.after = who[n + 1] if n + 1 < len(who) else False
+        effects = [m for m, one in enumerate(boundaries) if one.what == "effect"]
+        self.before = next((who[m] for m in reversed(effects) if m < n), False)
+        self.after = next((who[m] for m in effects if m > n), False)
         self.later = True if True in who[n:] else either(False, *who[n:])
 
 
