@@ -26,6 +26,7 @@ class Bench:
     folder: Path
     apps: Path = APPS
     env: dict[str, str] = field(default_factory=dict)
+    pid: int = 0  # of the last command
 
     def environment(self) -> dict[str, str]:
         """Of the command; `SHELF` is the resource of shelf.py, and marks all its processes."""
@@ -44,6 +45,7 @@ class Bench:
     def run(self, *args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
         """The command, to its end, with this exit code."""
         process = self.start(*args)
+        self.pid = process.pid
         try:
             out, err = process.communicate(timeout=300)
         finally:

@@ -84,6 +84,7 @@ def test_every_run_of_an_effect_in_the_ledgers_database_passes(
     assert [(run["counted"], run["person"]) for run in data["runs"]] == [({"pay": 1}, [])] * (len(points) + 1)
     with psycopg.connect(url) as own:
         assert own.execute("SELECT count(*) FROM paid").fetchone() == (0,), "the user's own database is as it was"
-        left = own.execute("SELECT datname FROM pg_database WHERE datname LIKE 'semel_crashtest%'").fetchall()
+        mine = f"semel_crashtest_{bench.pid}_%"
+        left = own.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", (mine,)).fetchall()
     assert left == []
     measured(f"{len(points) + 1} runs of an Atomic effect, {data['seconds']:.1f} s")
