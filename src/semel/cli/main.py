@@ -14,17 +14,8 @@ from semel.cli.base import cli
 from semel.cli import cmd_run, cmd_crashtest, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit
 # isort: on
 
-COMMANDS = (
-    cmd_run,
-    cmd_crashtest,
-    cmd_look,
-    cmd_prove,
-    cmd_decide,
-    cmd_dead,
-    cmd_pause,
-    cmd_keep,
-    cmd_audit,
-)  # as help lists their panels
+# as help lists their panels
+COMMANDS = (cmd_run, cmd_crashtest, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit)
 
 
 def main() -> None:
