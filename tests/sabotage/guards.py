@@ -71,7 +71,7 @@ CUT, DISK_FAULTS = (
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "explore")  # folders
+NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "explore", "crashtest")  # folders
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
@@ -90,6 +90,7 @@ NEED_MORE = (
     "explore",
 )  # folders
 LIVING = "tests/restore/test_restore_living.py::"
+CRASHTEST = "tests/crashtest/test_crashtest_verdicts.py::test_"
 
 
 @dataclass(frozen=True)
@@ -926,6 +927,19 @@ BY_TEST = (
     Guard("harness: a crash that never came fails the test", "testing/plugin.py", "        harness._expect_no_crash_left()\n", "        pass\n", HARNESS),
     Guard("harness: its store ends with the test", "testing/plugin.py", "        harness._close()\n", "        pass\n", HARNESS),
     Guard("harness: a step that was cut short dies with its process", "testing/stage.py", "with self._call(life, step, None, Sent(dict(values), key, token)):\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", "with contextlib.nullcontext():\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", HARNESS),
+    # --- semel crashtest: what it judges, and a guard of ours that it finds missing ---
+    Guard("crashtest: two of one key are a duplicate", "testing/crashtest/runner.py",
+          "if counted.get(effect.key, 0) > 1 and effect.name not in repeats:", "if False:", (f"{CRASHTEST}two_sends_in_one_effect_are_a_duplicate",)),
+    Guard("crashtest: more keys than unharmed are a duplicate", "testing/crashtest/runner.py", "if n > self.dry[name]:", "if False:",
+          (f"{CRASHTEST}a_key_that_changes_between_attempts_is_a_duplicate",)),
+    Guard("crashtest: what is on record and not there is a loss", "testing/crashtest/runner.py",
+          "if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:", "if False:",
+          (f"{CRASHTEST}what_is_confirmed_and_not_there_is_a_loss",)),
+    Guard("crashtest: no store that holds work is touched", "testing/crashtest/stores.py", "    if _holds_tasks(url):", "    if False:",
+          (f"{CRASHTEST}a_database_that_holds_tasks_is_refused",)),
+    Guard("R20 in doubt it is looked up first, as semel crashtest finds", "engine/attempt.py",
+          "return doubt and replace(doubt, unfenced=self.desk.store.info.unfenced)", "return None",
+          (f"{CRASHTEST}what_a_restored_store_has_forgotten_is_not_done_again",)),
 )  # fmt: skip
 
 # Those of which the simulation must find, within its first thousand seeds, what comes of it when they are gone.
