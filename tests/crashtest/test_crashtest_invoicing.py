@@ -13,7 +13,7 @@ from crashtest_bench import INVOICING, Bench, verdicts
 
 BILL = ("agent:app", "bill", "INV-2401", "--sandbox", "--jobs", "8")
 OF_EFFECT = {
-    "killed before the call", "killed during the call", "killed after it, before the record",
+    "killed before the call", "killed during the call", "killed after it, before the record", "its reply lost on arrival",
     "killed, its record not acknowledged", "frozen before it, woken after takeover", "frozen during it, past the lease",
     "store restored to before it",
 }  # fmt: skip

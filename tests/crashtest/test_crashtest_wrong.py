@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 WRONG = Path(__file__).resolve().parents[2] / "examples" / "wrong"
-QUICK = {"effect_outside": ("killed before the call",)}  # points that suffice to see it; the others take all of theirs, in make proof
+QUICK = {
+    "effect_outside": ("killed before the call",)
+}  # points that suffice to see it; the others take all of theirs, in make proof
 
 
 @pytest.mark.parametrize(

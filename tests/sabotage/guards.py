@@ -858,7 +858,7 @@ BY_TEST = (
           "if session.epoch != guard.epoch or facts.epoch != guard.epoch:", "if False:", STORE),
     Guard("R5 a store that holds an older beat lands nothing", "store/batch.py", "if session.beat < guard.beat:", "if False:", STORE),
     Guard("R15 past its deadline a session starts nothing", "engine/session.py",
-          "return not self.fenced and self.desk.clock.boot() < self._deadline", "return not self.fenced", SESSION),
+          "return not self.fenced and not went_back and self.desk.clock.boot() < self._deadline", "return not self.fenced and not went_back", SESSION),
     Guard("R4 whoever may act is not waited out", "engine/session.py", "if not (effect.quiet or stopped):", "if False:", SESSION),
     Guard("R4 a further submission is a further fact to learn", "engine/session.py",
           "if known is None or known[0] != facts:", "if known is None:", SESSION),
