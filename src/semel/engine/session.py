@@ -126,7 +126,7 @@ class Session:
         return Guard(self.id, self.epoch, self.number, seen.row if seen is not None and seen.epoch == self.epoch else None)
 
     def alive(self) -> bool:
-        """Whether calls may start: not fenced, before the local deadline (R15), and on a store that is not known to have gone back."""
+        """Whether calls may start: not fenced, before the local deadline (R15), and the store is not known to have gone back."""
         went_back = self.witness is not None and self.witness.gone
         return not self.fenced and not went_back and self.desk.clock.boot() < self._deadline
 
