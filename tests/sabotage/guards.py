@@ -71,24 +71,21 @@ CUT, DISK_FAULTS = (
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
-NEED_MORE = ("crash", "postgres", "restore", "acceptance", "cli", "browser", "explore", "crashtest")  # folders
-ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 PROCEDURES = "tests/explore/procedures/test_procedures.py::test_"
 ONE = (f"{PROCEDURES}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
 SHARED = (f"{PROCEDURES}two_tasks_share_a_key_of_the_tenant",)
-NEED_MORE = (
-    "crash",
-    "postgres",
-    "restore",
-    "acceptance",
-    "cli",
-    "browser",
-    "crashtest_faults",
-    "simulation",
-    "explore",
-)  # folders
+NEED_MORE = {
+    "crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest", "crashtest_faults", "simulation", "explore",
+}  # folders  # fmt: skip
+LONG = {  # without their guards, they wait for what never comes
+    f"{SUBMISSIONS[0]}::test_r13_nothing_is_sent_beside_a_try_that_could_act_when_its_key_is_forgotten",
+    f"{SUBMISSIONS[0]}::test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent",
+    f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",
+    f"{PAUSES[0]}::test_a_kind_is_paused_by_any_name_that_it_has_or_had",
+    f"{REDACTED[0]}::test_what_was_redacted_is_not_sent_again_by_code_that_would_resend",
+}
 LIVING = "tests/restore/test_restore_living.py::"
 CRASHTEST = "tests/crashtest/test_crashtest_verdicts.py::test_"
 
@@ -110,9 +107,10 @@ class Guard:
 
     @property
     def slow(self) -> bool:
-        """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
+        """Whether its tests need a server, worker processes or long: then `make sabotage` removes it, and `make test` does not."""
         files = {test.partition("::")[0] for test in self.tests}
-        return bool(files & ON_BOTH_STORES) or any(file.split("/")[1] in NEED_MORE for file in files)
+        slow = bool(files & ON_BOTH_STORES or LONG.intersection(self.tests))
+        return slow or any(file.split("/")[1] in NEED_MORE for file in files)
 
 
 BY_TEST = (
@@ -260,7 +258,7 @@ BY_TEST = (
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)\n    waited = attempt.facts(known).waited_ms", ACTING),
     Guard("R4 settle counts from when this process learnt", "engine/session.py",
           "return int((now - known[1]) * 1000)", "return 10**9", SESSION),
-    Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", PERFORM),
+    Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", (f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",)),
     Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
           "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
     Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await asyncio.shield(task)", "return await task", PERFORM),
@@ -500,7 +498,7 @@ BY_TEST = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
-    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self._names)", ", self.kinds", PAUSES),
+    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self._names)", ", self.kinds", (f"{PAUSES[0]}::test_a_kind_is_paused_by_any_name_that_it_has_or_had",)),
     Guard("what is paused is not begun in direct mode", "direct.py", "if there is None:", "if True:", PAUSES),
     Guard("a tenant's app does not pause for all", "engine/paused.py", "if desk.tenant is not None:", "if False:", PAUSES),
     Guard("logs hide a task's key", "observe/logs.py", 'not (name == "key" and row.kind == j.Enqueued.kind)', "True", OBSERVERS),
@@ -526,7 +524,7 @@ BY_TEST = (
     Guard("redaction: no resend", "engine/declare.py", 'if rung.kind in ("resend", "repeat"):', "if False:", REDACTED),
     Guard("redaction: not in a lookup", "engine/declare.py", "            if name in looked.names:\n", "            if False:\n", REDACTED),
     Guard("redaction: a marker is no value", "engine/data.py",
-          "if redaction.mark_of(data.get(name)) is not None:", "if False:", REDACTED),
+          "if redaction.mark_of(data.get(name)) is not None:", "if False:", (f"{REDACTED[0]}::test_what_was_redacted_is_not_sent_again_by_code_that_would_resend",)),
     Guard("redaction: no argument passes for a marker", "engine/data.py", "if redaction.looks_marked(data):", "if False:", REDACTED),
     Guard("redaction: approved is the value that was asked for", "engine/redaction.py",
           "if not ring.matches(place_of(attempt, effect, name), data, effect.parameters.values[name].encode(live[name])):",
@@ -884,7 +882,7 @@ BY_TEST = (
     Guard("R13 what a resend may outlive its time by lies inside the retention", "machine/recovery.py",
           "rung.within_ms - margin - facts.outlive_ms", "rung.within_ms - margin", RECOVERY),
     Guard("R13 the ladder is told how long code may outlive its time", "engine/attempt.py",
-          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", SUBMISSIONS),
+          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", (f"{SUBMISSIONS[0]}::test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent",)),
     Guard("R13 no resend beside a try that could act later", "machine/recovery.py",
           "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
     Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
