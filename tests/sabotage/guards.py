@@ -886,7 +886,7 @@ BY_TEST = (
     Guard("R13 no resend beside a try that could act later", "machine/recovery.py",
           "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
     Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
-          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", SUBMISSIONS),
+          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", (f"{SUBMISSIONS[0]}::test_r13_nothing_is_sent_beside_a_try_that_could_act_when_its_key_is_forgotten",)),
     # --- the disk under SQLite ---
     Guard("SQLite: each commit is synced before it is acknowledged", "store/sqlitefile.py",
           'raw.execute("PRAGMA synchronous=FULL")', 'raw.execute("PRAGMA synchronous=NORMAL")', CUT),
