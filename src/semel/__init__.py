@@ -101,10 +101,15 @@ if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         """Import what is asked for, once: a sandbox provider or a test run that loads our pytest plugin needs no engine."""
-        if name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         import importlib
 
+        if name not in __all__:
+            try:  # a module of ours: `semel.errors` is found without importing it by name
+                return importlib.import_module(f"{__name__}.{name}" if name[0] != "_" else "")
+            except (ModuleNotFoundError, ValueError) as error:
+                if getattr(error, "name", None) not in (None, f"{__name__}.{name}"):
+                    raise  # it is there, and what it needs is not
+                raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
         home, there = ("app", "current_work") if name == "current" else (_HOME.get(name, "model"), name)
         found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{home}"), there)
         return found

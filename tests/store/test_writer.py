@@ -371,3 +371,21 @@ def test_sqlite_commits_as_one_what_comes_while_it_writes(tmp_path: Path) -> Non
     assert len(store.streams(("", ""), 1000)) == 301
     writer.close()
     store.close()
+
+
+def test_a_worker_that_cannot_be_woken_leaves_the_commit_answered_and_the_writer_at_work(tmp_path: Path) -> None:
+    store = SQLite(str(tmp_path / "a.db"))
+    writer = Writer(store)
+    try:
+
+        def closed() -> None:
+            raise TypeError("the loop is gone")
+
+        for queued in (closed, None):
+            writer.queued = queued
+            change, _ = task(f"t{queued is None}")
+            ticket = writer.submit(change)
+            assert ticket.wait(FOR_EVER) and ticket.value == Landed()
+    finally:
+        writer.close()
+        store.close()

@@ -133,7 +133,9 @@ class Attempt:
     def facts(self, known: e.Effect) -> r.Facts:
         """What this process knows for the ladder."""
         raw = self.clock.raw_ms()
-        lease_ms = min(int(self.session.ttl * 1000), self.desk.store.info.largest_ttl_ms)  # in memory it may be any length
+        largest_ms = self.desk.store.info.largest_ttl_ms
+        others = any(not sent.quiet and sent.session != self.session.id for sent in known.open)  # whose lease may be longer
+        lease_ms = largest_ms if others else min(int(self.session.ttl * 1000), largest_ms)  # in memory it may be any length
         outlive_ms = OUTLIVE_LEASES * lease_ms
         return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known), outlive_ms)
 

@@ -24,6 +24,7 @@ class Neighbours:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._fds: dict[str, int] = {}
+        self._told: set[str] = set()  # whose end was told: if it cannot be proved, the beats decide
         self._poll = select.poll()
         weakref.finalize(self, _close, self._fds)
 
@@ -33,7 +34,8 @@ class Neighbours:
         with self._lock:
             for session in self._fds.keys() - here.keys():
                 self._forget(session)
-            for session in here.keys() - self._fds.keys():
+            self._told &= here.keys()
+            for session in here.keys() - self._fds.keys() - self._told:
                 if len(self._fds) < MOST and own.pid_ns and here[session] > 0:
                     with contextlib.suppress(OSError, AttributeError, OverflowError):
                         self._fds[session] = fd = os.pidfd_open(here[session])
@@ -45,6 +47,7 @@ class Neighbours:
             ended = {fd for fd, _ in self._poll.poll(0)} if self._fds else set()
             for session in [session for session, fd in self._fds.items() if fd in ended]:
                 self._forget(session)
+                self._told.add(session)
         return bool(ended)
 
     def close(self) -> None:

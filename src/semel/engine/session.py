@@ -213,9 +213,11 @@ class Session:
             self.fenced = why
             log.error("semel: session %s is fenced: %s", self.id, why)
             self.on_fencing(self.id, why, True)
-            if self.witness is not None:
-                self.witness.testify()  # whoever comes next must know what this process saw
-            self._on_fenced(why)
+            try:
+                if self.witness is not None:
+                    self.witness.testify()  # whoever comes next must know what this process saw
+            finally:
+                self._on_fenced(why)
 
     # --- looking after others ---
 

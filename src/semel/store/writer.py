@@ -235,9 +235,17 @@ class Writer:
                 self.commits += 1
                 self.units += len(units)
                 self._committed(units, outcomes)
-                if self.queued is not None and any(map(_queues, units, outcomes)):
-                    self.queued()
+                self._tell_queued(units, outcomes)
                 return [_refused(outcome.why) if isinstance(outcome, Broken) else outcome for outcome in outcomes]
+
+    def _tell_queued(self, units: list[Unit], outcomes: list[Outcome]) -> None:
+        """A hint: whatever comes of it, what was committed is answered. Read once, since a worker that ends takes it away."""
+        queued = self.queued
+        if queued is not None and any(map(_queues, units, outcomes)):
+            try:
+                queued()
+            except Exception:
+                log.exception("semel: a worker could not be woken; it looks by itself")
 
 
 def _queues(unit: Unit, outcome: Outcome) -> bool:

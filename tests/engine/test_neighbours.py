@@ -1,0 +1,46 @@
+"""The end of another process of this machine: a hint, told once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+from semel.engine.neighbours import Neighbours
+from semel.store.contract import SessionRow
+from semel.watchdog import Identity
+
+
+def row(pid: int, session: str) -> SessionRow:
+    own = Identity.own()
+    return SessionRow(session, 0, "n", 1000, 0, own.host, own.boot_id, own.pid_ns, own.time_ns, pid, 1, "", 0)
+
+
+def test_an_end_is_told_once_also_of_a_zombie_and_nothing_is_left_open() -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    process, known = subprocess.Popen(["sleep", "600"]), Neighbours()
+    try:
+        rows = [row(process.pid, "a")]
+        known.know(rows, Identity.own())
+        assert not known.has_lost_one()
+        process.kill()
+        end = time.monotonic() + 20
+        while not known.has_lost_one():
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        for _ in range(3):  # not waited for, so its number still stands
+            known.know(rows, Identity.own())
+            assert not known.has_lost_one()
+        known.know([row(os.getpid(), "b")], Identity.own())
+        assert len(os.listdir("/proc/self/fd")) == before + 1
+    finally:
+        process.kill()
+        process.wait()
+    del known
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_processes_of_another_world_are_not_asked_after() -> None:
+    known, before = Neighbours(), len(os.listdir("/proc/self/fd"))
+    known.know([row(os.getpid(), "a")._replace(host="elsewhere"), row(0, "b"), row(2**22 + 1, "c")], Identity.own())
+    assert len(os.listdir("/proc/self/fd")) == before and not known.has_lost_one()
