@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import time
+from pathlib import Path
 
 from semel.engine.neighbours import Neighbours
 from semel.store.contract import SessionRow
 from semel.watchdog import Identity
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
 
 
 def row(pid: int, session: str) -> SessionRow:
@@ -17,7 +22,7 @@ def row(pid: int, session: str) -> SessionRow:
 
 
 def test_an_end_is_told_once_also_of_a_zombie_and_nothing_is_left_open() -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = descriptors()
     process, known = subprocess.Popen(["sleep", "600"]), Neighbours()
     try:
         rows = [row(process.pid, "a")]
@@ -32,15 +37,15 @@ def test_an_end_is_told_once_also_of_a_zombie_and_nothing_is_left_open() -> None
             known.know(rows, Identity.own())
             assert not known.has_lost_one()
         known.know([row(os.getpid(), "b")], Identity.own())
-        assert len(os.listdir("/proc/self/fd")) == before + 1
+        assert descriptors() == before + 1
     finally:
         process.kill()
         process.wait()
     del known
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert descriptors() == before
 
 
 def test_processes_of_another_world_are_not_asked_after() -> None:
-    known, before = Neighbours(), len(os.listdir("/proc/self/fd"))
+    known, before = Neighbours(), descriptors()
     known.know([row(os.getpid(), "a")._replace(host="elsewhere"), row(0, "b"), row(2**22 + 1, "c")], Identity.own())
-    assert len(os.listdir("/proc/self/fd")) == before and not known.has_lost_one()
+    assert descriptors() == before and not known.has_lost_one()
