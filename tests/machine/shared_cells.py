@@ -220,7 +220,7 @@ STATES: dict[str, Callable[[], SharedBench]] = {
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
         asked_other, asked_both, approved_other, denied_other, unknown_observed_other, said_confirmed_other, taken_back_other,
-        renewed_other, approved_ahead,
+        renewed_other, approved_ahead, answered_other,
     )
 }  # fmt: skip
 
@@ -281,6 +281,10 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "settle_not_found_before": lambda b, token: e.Settle(SHARED, token, "not_found", "lookup:find", waited_ms=9, seen=1),
     "settle_not_found_observed": lambda b, token: e.Settle(
         SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9, observed=AS_ALICE
+    ),
+    "put_aside": lambda b, token: e.PutAside(SHARED, token, waited_ms=9, settle_ms=9),
+    "settle_not_found_person": lambda b, token: e.Settle(
+        SHARED, token, "not_found", e.PERSON, waited_ms=9, settle_ms=9, unanswered_ms=9
     ),
     "credit": lambda b, token: e.Credit(SHARED, 1, token),
     "void": lambda b, token: e.Void(SHARED, b.last[0], token),

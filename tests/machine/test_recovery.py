@@ -20,8 +20,8 @@ REPEAT = r.Rung("repeat")
 ASK = r.Rung("ask", settle_ms=300_000)
 
 
-def facts(now: int = 5_000, *, highest: int | None = None, waited: int = -1) -> r.Facts:
-    return r.Facts(now, now if highest is None else highest, waited)
+def facts(now: int = 5_000, *, highest: int | None = None, waited: int = -1, unanswered: int = -1) -> r.Facts:
+    return r.Facts(now, now if highest is None else highest, waited, unanswered_ms=unanswered)
 
 
 def effect(state: str) -> e.Effect:
@@ -141,7 +141,31 @@ def test_a_persons_not_found_is_believed_when_settle_is_over() -> None:
     answered = effect("answered")
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=0)) == r.Wait(300_000, _any_why(answered, 0))
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=299_999)) == r.Wait(1, _any_why(answered, 299_999))
-    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000)) == r.Believe(300_000)
+    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000, unanswered=300_000)) == r.Believe(300_000)
+
+
+def test_a_persons_not_found_that_came_before_settle_was_over_is_put_aside() -> None:
+    answered = effect("answered")
+    for unanswered in (-1, 0, 299_999):
+        assert r.next_move(answered, (LOOKUP, ASK), facts(waited=10**9, unanswered=unanswered)) == r.PutAside(300_000)
+    assert r.next_move(answered, (r.Rung("ask"),), facts(waited=5)) == r.PutAside(0), "nobody has looked when it was quiet"
+
+
+def test_after_an_early_answer_lookups_are_asked_again_and_then_a_person() -> None:
+    for state in ("aside", "aside_stopped"):
+        assert r.next_move(effect(state), (LOOKUP, ASK), facts()) == r.Look(0)
+        assert r.settle_after(effect(state), LOOKUP, facts()) == 0, "it is on record that settle is over"
+        assert r.next_move(effect(state), (ASK,), facts()) == r.Person(r.LOOK_AGAIN)
+    assert r.next_move(effect("aside_answered"), (LOOKUP, ASK), facts()) == r.Believe(300_000)
+    assert r.settle_after(effect("aside_resubmitted"), LOOKUP, facts()) == -1
+
+
+def test_a_person_is_believed_no_sooner_than_any_lookup() -> None:
+    """Whatever may still act for as long as a lookup says may act after a person's look too."""
+    slow = r.Rung("lookup", settle_ms=900_000)
+    for rungs in ((slow, ASK), (LOOKUP, slow), (slow,)):
+        assert r.next_move(effect("answered"), rungs, facts(waited=0)) == r.Wait(900_000, _any_why(effect("answered"), 0))
+        assert r.next_move(effect("answered"), rungs, facts(waited=900_000, unanswered=899_999)) == r.PutAside(900_000)
 
 
 def _any_why(answered: e.Effect, waited: int) -> str:
@@ -179,12 +203,12 @@ def test_a_conflict_is_for_a_person_whatever_the_ladder() -> None:
 
 
 def test_a_person_who_answers_a_conflict_is_believed() -> None:
-    assert r.next_move(effect("conflict_answered"), (LOOKUP, ASK), facts(waited=300_000)) == r.Believe(300_000)
+    assert r.next_move(effect("conflict_answered"), (LOOKUP, ASK), facts(waited=300_000, unanswered=300_000)) == r.Believe(300_000)
 
 
 @pytest.mark.parametrize(("waited", "left"), [(-1, -1), (0, 30_000), (29_999, 1), (30_000, 0), (10**9, 0)])
 def test_settle_counts_from_when_this_process_learnt(waited: int, left: int) -> None:
-    assert r.settle_after(LOOKUP, facts(waited=waited)) == left
+    assert r.settle_after(effect("ended"), LOOKUP, facts(waited=waited)) == left
 
 
 # --- R13, retention ---------------------------------------------------------------------------------------------------

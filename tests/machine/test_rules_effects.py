@@ -308,6 +308,8 @@ def test_r4_what_is_beyond_proof_needs_a_person_and_nothing_else_does() -> None:
         "unfenced_child",
         "unfenced_child_ended",
         "answered_stopped",
+        "aside_stopped",
+        "aside_answered",
         "assumed_unfenced",
     }
 
@@ -319,7 +321,7 @@ def test_r4_a_person_must_say_that_an_unfenced_process_has_stopped(state: str) -
     assert code(effect, e.Answer(c.KEY, "not_found", "alice", effect.version)) == "unknown_outstanding"
     bench.do(e.Answer(c.KEY, "not_found", "alice", effect.version, stopped=True))
     assert effect_of(bench).state is EffectState.AMBIGUOUS, "and even then settle is watched first"
-    person = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=299_999, settle_ms=300_000)
+    person = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=299_999, settle_ms=300_000, unanswered_ms=300_000)
     assert code(effect_of(bench), person) == "unknown_outstanding"
     assert kinds(effect_of(bench), replace(person, waited_ms=300_000)) == ["found"]
 
@@ -366,6 +368,58 @@ def test_r4_confirmed_needs_no_waiting() -> None:
         found = e.Settle(c.KEY, c.SECOND, "confirmed", "lookup:find", "msg-1")
         bench = c.STATES[state]().do(found)
         assert effect_of(bench).state is EffectState.CONFIRMED and not effect_of(bench).open, state
+
+
+ON_TIME = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=900, settle_ms=300, unanswered_ms=300)
+ASIDE = e.PutAside(c.KEY, c.SECOND, waited_ms=300, settle_ms=300)
+
+
+def test_r4_a_persons_not_found_counts_only_if_it_was_given_when_settle_was_over() -> None:
+    """The request may act after their look, and before settle is over."""
+    effect = effect_of(c.answered())
+    assert kinds(effect, ON_TIME) == ["found"]
+    for unanswered in (-1, 0, 299):
+        assert code(effect, replace(ON_TIME, unanswered_ms=unanswered)) == "unknown_outstanding", unanswered
+    assert code(effect, replace(ON_TIME, settle_ms=0, unanswered_ms=-1)) == "unknown_outstanding", "nobody looked at all"
+
+
+def test_r4_an_answer_is_put_aside_only_when_settle_is_over_and_no_sender_can_act() -> None:
+    assert kinds(effect_of(c.answered()), ASIDE) == kinds(effect_of(c.answered_stopped()), ASIDE) == ["early"]
+    assert code(effect_of(c.answered()), replace(ASIDE, waited_ms=299)) == "unknown_outstanding"
+    assert code(effect_of(c.answered_unquiet()), ASIDE) == "unknown_outstanding"
+    assert code(effect_of(c.answered()), ASIDE, c.GONE) == "stale_token"
+    assert code(effect_of(c.ended()), ASIDE) == code(effect_of(c.said_not_found()), ASIDE) == "stale_view"
+
+
+def test_r4_after_an_early_answer_was_put_aside_the_next_counts_at_once() -> None:
+    bench = c.aside_stopped()
+    assert effect_of(bench).answered is None and effect_of(bench).settled == 1 and effect_of(bench).watched
+    person = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, settle_ms=300, settled=1)
+    assert code(effect_of(bench), person) == "stale_view", "nobody has answered since"
+    again = effect_of(c.aside_answered())  # who need not say again that its process has stopped
+    assert not again.quiet and kinds(again, person) == ["found"]
+
+
+def test_r4_a_lookup_is_believed_at_once_only_if_it_was_asked_after_that() -> None:
+    """Another task looks for the same key, and its lookup is slow: it says what was so before settle was over."""
+    effect = effect_of(c.aside())
+    assert kinds(effect, replace(settle(-1), settled=1)) == ["found"]
+    assert code(effect, settle(-1)) == "unknown_outstanding"
+
+
+def test_r4_what_was_watched_says_nothing_of_a_later_submission() -> None:
+    bench = c.aside_resubmitted()
+    assert not effect_of(bench).watched
+    assert code(effect_of(bench), replace(settle(-1), settled=1)) == "unknown_outstanding"
+    bench.do(e.Answer(c.KEY, "not_found", "alice", effect_of(bench).version))
+    assert code(effect_of(bench), replace(ON_TIME, settled=1, unanswered_ms=-1)) == "unknown_outstanding"
+
+
+def test_r4_whoever_takes_their_word_back_takes_what_was_watched_on_it_along() -> None:
+    bench = c.aside_stopped()
+    bench.do(c.reverse(bench))
+    assert effect_of(bench).settled == 0 and not effect_of(bench).watched
+    assert code(effect_of(bench), e.Answer(c.KEY, "not_found", "alice", effect_of(bench).version)) == "unknown_outstanding"
 
 
 # --- R10, R21 ---------------------------------------------------------------------------------------------------------

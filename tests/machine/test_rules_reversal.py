@@ -46,7 +46,7 @@ def test_a_not_found_that_was_believed_is_taken_back_with_the_row_in_which_a_per
 def test_a_not_found_that_is_not_believed_yet_is_taken_back_and_never_believed() -> None:
     back = c.answered().do(c.reverse(c.answered()))
     assert back.effect is not None and back.effect.answered is None and back.effect.state is EffectState.AMBIGUOUS
-    believed = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9)
+    believed = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9, unanswered_ms=9)
     assert isinstance(decide(back, believed), Refusal)
 
 
@@ -140,7 +140,7 @@ def test_what_people_have_decided_about_since_cannot_be_taken_back() -> None:
     )
     assert lost.effect is not None
     said = lost.do(e.Answer(c.KEY, "not_found", "alice", lost.effect.version))
-    clean = said.do(e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9))
+    clean = said.do(e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9, unanswered_ms=9))
     assert not isinstance(decide(clean), Refusal), "before anybody decides anew"
     denied = clean.do(e.Deny(c.KEY, "bob", clean.effect.version if clean.effect else 0))
     refused(denied, Code.STALE_VIEW, "people have decided about")

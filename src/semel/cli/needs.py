@@ -35,7 +35,7 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
     if move is None:
         return None
     task = desk.store.task(tenant, x.task)
-    stopped = any(s.unfenced and not s.quiet for s in x.open)
+    stopped = x.unfenced
     blocked = task is not None and task.delivery == Delivery.BLOCKED
     if task is not None and held(task.delivery, task.why):
         again = f"the right login, then semel replay {short(task.task)} --by YOU"
@@ -97,4 +97,4 @@ def ladder(x: e.Effect) -> str:
 
 def settle_of_person(x: e.Effect) -> int:
     """Milliseconds for which settle is watched before a person's not_found is believed."""
-    return next((rung.settle_ms for rung in views.rungs_of(x) if rung.kind == "ask"), 0)
+    return r.settle_of(views.rungs_of(x))

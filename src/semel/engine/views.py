@@ -69,10 +69,9 @@ def why_of(x: e.Effect) -> str:
     if x.conflict:
         return f"conflict: {x.conflict}"
     if x.state is EffectState.AMBIGUOUS:
-        unfenced = any(s.unfenced and not s.quiet for s in x.open)
         if any(s.assumed for s in x.open):
             return "the store went back, and may have forgotten that it was sent"
-        return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
+        return "nothing can prove that its sender has stopped" if x.unfenced else "its outcome is unknown"
     if x.unrecorded:
         return f"confirmed; its result was not recorded: {x.unrecorded}"
     if x.renewed is not None and x.state is EffectState.NOT_ATTEMPTED:

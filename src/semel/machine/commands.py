@@ -120,7 +120,9 @@ class NoteSenderGone:
 class Settle:
     """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
 
+    unanswered_ms: how much of that had gone by at its last look at which no person had answered yet; -1: it never looked.
     seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
+    settled: for submissions up to which settle was on record as over when it was asked: what lands later says nothing of then.
     observed: as whom it was asked, if the effect observes an identity.
     """
 
@@ -134,6 +136,18 @@ class Settle:
     settle_ms: int = 0
     seen: int = 0
     observed: Observed | None = None
+    unanswered_ms: int = -1
+    settled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PutAside:
+    """Settle is over, and a person's not_found came before: it does not count (R4). waited_ms: as in `Settle`."""
+
+    key: str
+    token: int
+    waited_ms: int
+    settle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,5 +238,5 @@ class Void:
 
 EffectCommand = (
     Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Reverse
-    | Renew | Void
+    | Renew | Void | PutAside
 )  # fmt: skip

@@ -27,6 +27,7 @@ __all__ = [
     "Disproved",
     "DoubtLifted",
     "Drifted",
+    "Early",
     "Ending",
     "Enqueued",
     "EpochBegan",
@@ -412,11 +413,22 @@ class Found(OfEffect):
 
 @dataclass(frozen=True, slots=True)
 class Answered(OfEffect):
-    """A person says not_found: believed once settle has been watched (R4). stopped: they say the process has stopped."""
+    """A person says not_found: believed if settle is over by then (R4). stopped: they say the process has stopped."""
 
     kind: ClassVar[str] = "answered"
     reason: str = ""
     stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Early(OfEffect):
+    """A person's not_found came before settle was over, and does not count (R4).
+
+    through: submissions up to this one can act no more, so that what is found or answered from here on counts.
+    """
+
+    kind: ClassVar[str] = "early"
+    through: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,7 +629,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Purged, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved,
-        Lost, Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Renewed, Drifted, Declined,
-        Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
+        Lost, Late, Unfenced, SenderGone, Found, Answered, Early, Asked, Approved, Denied, Reversed, Renewed, Drifted,
+        Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
     )
 }  # fmt: skip

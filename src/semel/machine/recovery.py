@@ -14,6 +14,7 @@ from semel.machine.effects import RAISED, Effect, Sent
 PATIENCE_MS = 3_600_000
 POLL_MS = 500  # how often to look whether a sender has become quiet
 MARGIN_MS = 60_000
+LOOK_AGAIN = "settle is over now, and the last look of a person was before that: look again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class Facts:
     """What the asking process knows. now_ms, highest_ms: its wall clock, and the highest store time it has seen (R13).
 
     waited_ms: how long, on its own CLOCK_BOOTTIME, it has known that every sender is quiet; -1: they are not (R4).
+    unanswered_ms: how much of that had gone by at its last look at which no person had answered yet; -1: it never looked.
     outlive_ms: how long the code of a submission may act after its time is over: then its session's beats stop, and it is
     killed. timeout_ms: how long that time is.
     """
@@ -44,6 +46,7 @@ class Facts:
     waited_ms: int
     outlive_ms: int = 0
     timeout_ms: int = 0
+    unanswered_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Believe:
-    """A person said not_found, and settle is over."""
+    """A person said not_found when settle was over."""
+
+    settle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutAside:
+    """A person said not_found, and settle is over; it may not have been when they said so. They are asked again."""
 
     settle_ms: int
 
@@ -97,7 +107,7 @@ class Person:
     why: str
 
 
-Move = Credit | Again | Look | Believe | RuleOut | Wait | Person
+Move = Credit | Again | Look | Believe | PutAside | RuleOut | Wait | Person
 
 
 def margin_ms(within_ms: int) -> int:
@@ -140,24 +150,36 @@ def _climb(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> M
                 return Look(index)
     if effect.barred:
         return Person(f"the provider refuses it, and an earlier try is unknown: {effect.barred}")
+    if effect.settled and effect.watched:
+        return Person(LOOK_AGAIN)
     return Person("nobody but a person can tell" if not lookups else "the provider could not be asked")
 
 
-def settle_after(rung: Rung, facts: Facts) -> int:
+def settle_after(effect: Effect, rung: Rung, facts: Facts) -> int:
     """Milliseconds until a not_found by this rung may be believed; 0: now; below 0: a sender is not quiet yet."""
+    if effect.watched:
+        return 0
     if facts.waited_ms < 0:
         return -1
     return max(0, rung.settle_ms - facts.waited_ms)
 
 
 def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
-    ask = next((rung for rung in rungs if rung.kind == "ask"), Rung("ask"))
-    left = settle_after(ask, facts)
+    ask = Rung("ask", settle_ms=settle_of(rungs))
+    left = settle_after(effect, ask, facts)
     if left < 0 and any(sent.beyond_proof for sent in effect.open):
         return Person(f"nothing can prove that a sender of {effect.name} has stopped: say so (--process-stopped)")
     if left < 0:
         return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")
-    return Believe(ask.settle_ms) if left == 0 else Wait(left, "a person said not_found; settle is being watched")
+    if left > 0:
+        return Wait(left, "a person said not_found; settle is being watched")
+    counts = effect.watched or facts.unanswered_ms >= ask.settle_ms
+    return Believe(ask.settle_ms) if counts else PutAside(ask.settle_ms)
+
+
+def settle_of(rungs: Sequence[Rung]) -> int:
+    """Milliseconds of settle before a person is believed: no less than any lookup is given."""
+    return max((rung.settle_ms for rung in rungs if rung.kind in ("lookup", "ask")), default=0)
 
 
 def _again(effect: Effect) -> tuple[Sent, ...]:
