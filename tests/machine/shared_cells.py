@@ -196,6 +196,12 @@ def said_confirmed_other() -> SharedBench:
     return bench.do(OTHER, e.Answer(SHARED, "confirmed", "alice", bench.key.version))
 
 
+def answered_other() -> SharedBench:
+    """A person said that it did not happen, and looked when settle was over."""
+    bench = unknown_other().do(OTHER, e.NoteWatched(SHARED, 1, waited_ms=9, settle_ms=9))
+    return bench.do(OTHER, e.Answer(SHARED, "not_found", "alice", bench.key.version))
+
+
 def taken_back_other() -> SharedBench:
     """And a person took that back."""
     bench = said_confirmed_other()
@@ -282,10 +288,8 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "settle_not_found_observed": lambda b, token: e.Settle(
         SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9, observed=AS_ALICE
     ),
-    "put_aside": lambda b, token: e.PutAside(SHARED, token, waited_ms=9, settle_ms=9),
-    "settle_not_found_person": lambda b, token: e.Settle(
-        SHARED, token, "not_found", e.PERSON, waited_ms=9, settle_ms=9, unanswered_ms=9
-    ),
+    "note_watched": lambda b, _: e.NoteWatched(SHARED, len(b.key.effect.sent) if b.key.effect else 1, waited_ms=9, settle_ms=9),
+    "settle_not_found_person": lambda b, token: e.Settle(SHARED, token, "not_found", e.PERSON, settled=1),
     "credit": lambda b, token: e.Credit(SHARED, 1, token),
     "void": lambda b, token: e.Void(SHARED, b.last[0], token),
     "void_own": lambda b, token: e.Void(SHARED, b.last[0], token, (MINE, b.tasks[MINE].attempt)),

@@ -20,8 +20,8 @@ REPEAT = r.Rung("repeat")
 ASK = r.Rung("ask", settle_ms=300_000)
 
 
-def facts(now: int = 5_000, *, highest: int | None = None, waited: int = -1, unanswered: int = -1) -> r.Facts:
-    return r.Facts(now, now if highest is None else highest, waited, unanswered_ms=unanswered)
+def facts(now: int = 5_000, *, highest: int | None = None, waited: int = -1) -> r.Facts:
+    return r.Facts(now, now if highest is None else highest, waited)
 
 
 def effect(state: str) -> e.Effect:
@@ -137,18 +137,20 @@ def test_every_credit_that_the_ladder_asks_for_is_accepted() -> None:
                 assert not isinstance(decided, Refusal), name
 
 
-def test_a_persons_not_found_is_believed_when_settle_is_over() -> None:
+def test_a_persons_not_found_is_believed_if_settle_was_over_on_record_when_they_looked() -> None:
     answered = effect("answered")
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=0)) == r.Wait(300_000, _any_why(answered, 0))
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=299_999)) == r.Wait(1, _any_why(answered, 299_999))
-    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000, unanswered=300_000)) == r.Believe(300_000)
+    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000)) == r.Note(300_000), "it came before: it is put aside"
+    assert r.next_move(effect("watched_answered"), (LOOKUP, ASK), facts()) == r.Believe(300_000)
 
 
-def test_a_persons_not_found_that_came_before_settle_was_over_is_put_aside() -> None:
-    answered = effect("answered")
-    for unanswered in (-1, 0, 299_999):
-        assert r.next_move(answered, (LOOKUP, ASK), facts(waited=10**9, unanswered=unanswered)) == r.PutAside(300_000)
-    assert r.next_move(answered, (r.Rung("ask"),), facts(waited=5)) == r.PutAside(0), "nobody has looked when it was quiet"
+def test_the_end_of_settle_is_on_record_before_a_person_is_asked() -> None:
+    for state, rungs in (("ended", (ASK,)), ("conflict", (LOOKUP, ASK)), ("resubmitted_barred", (RESEND, ASK))):
+        assert isinstance(r.next_move(effect(state), rungs, facts(waited=299_999)), r.Person), state
+        assert r.next_move(effect(state), rungs, facts(waited=300_000)) == r.Note(300_000), state
+    assert isinstance(r.next_move(effect("watched"), (ASK,), facts(waited=300_000)), r.Person), "once is enough"
+    assert isinstance(r.next_move(effect("unended"), (r.Rung("ask"),), facts()), r.Person), "a sender may act: nothing is over"
 
 
 def test_after_an_early_answer_lookups_are_asked_again_and_then_a_person() -> None:
@@ -162,10 +164,10 @@ def test_after_an_early_answer_lookups_are_asked_again_and_then_a_person() -> No
 
 def test_a_person_is_believed_no_sooner_than_any_lookup() -> None:
     """Whatever may still act for as long as a lookup says may act after a person's look too."""
-    slow = r.Rung("lookup", settle_ms=900_000)
+    slow, answered = r.Rung("lookup", settle_ms=900_000), effect("answered")
     for rungs in ((slow, ASK), (LOOKUP, slow), (slow,)):
-        assert r.next_move(effect("answered"), rungs, facts(waited=0)) == r.Wait(900_000, _any_why(effect("answered"), 0))
-        assert r.next_move(effect("answered"), rungs, facts(waited=900_000, unanswered=899_999)) == r.PutAside(900_000)
+        assert r.next_move(answered, rungs, facts(waited=300_000)) == r.Wait(600_000, _any_why(answered, 0))
+        assert r.next_move(answered, rungs, facts(waited=900_000)) == r.Note(900_000)
 
 
 def _any_why(answered: e.Effect, waited: int) -> str:
@@ -199,11 +201,13 @@ def test_a_conflict_is_for_a_person_whatever_the_ladder() -> None:
     for rungs in ((RESEND, ASK), (LOOKUP, ASK), (REPEAT, ASK)):
         move = r.next_move(effect("conflict"), rungs, facts())
         assert isinstance(move, r.Person) and "a mail that is not ours" in move.why
-        assert isinstance(r.next_move(effect("answered_conflict"), rungs, facts(waited=10**9)), r.Person)
+        assert isinstance(r.next_move(effect("answered_conflict"), rungs, facts()), r.Person)
 
 
 def test_a_person_who_answers_a_conflict_is_believed() -> None:
-    assert r.next_move(effect("conflict_answered"), (LOOKUP, ASK), facts(waited=300_000, unanswered=300_000)) == r.Believe(300_000)
+    watched = c.conflict().do(e.NoteWatched(c.KEY, 1, waited_ms=9, settle_ms=9))
+    watched.do(e.Answer(c.KEY, "not_found", "alice", watched.seq))
+    assert r.next_move(effect_of(watched), (LOOKUP, ASK), facts()) == r.Believe(300_000)
 
 
 @pytest.mark.parametrize(("waited", "left"), [(-1, -1), (0, 30_000), (29_999, 1), (30_000, 0), (10**9, 0)])

@@ -50,7 +50,7 @@ class World:
     senders: list[Sender] = field(default_factory=list)
     acts: Counter[str] = field(default_factory=Counter)
     sessions: int = 0
-    asked: dict[str, tuple[str, int, bool]] = field(default_factory=dict)  # verdict, submissions, quiet: when it was asked
+    asked: dict[str, tuple[str, int, bool, int]] = field(default_factory=dict)  # verdict, submissions, quiet, settled: when asked
     looked_at: dict[str, tuple[bool, int]] = field(default_factory=dict)  # a person's look: had it happened; version
     intents: int = 0
 
@@ -161,10 +161,10 @@ class World:
             for late in known.evidence:
                 found[f"credit {late.n}"] = lambda n=late.n: self._say(e.Credit(key, n, self.task.token))  # type: ignore[misc]
             if known.answered:
-                believed = e.Settle(key, self.task.token, "not_found", e.PERSON, waited_ms=SETTLE, settle_ms=SETTLE)
-                # whoever looks stops the senders first: settle is over whenever they answer
-                found["is believed"] = lambda: self._say(replace(believed, unanswered_ms=SETTLE, settled=known.settled))
-                found["is put aside"] = lambda: self._say(e.PutAside(key, self.task.token, SETTLE, SETTLE))
+                found["is believed"] = lambda: self._say(
+                    e.Settle(key, self.task.token, "not_found", e.PERSON, settled=known.settled)
+                )
+            found["is watched"] = lambda: self.tell(e.NoteWatched(key, len(known.sent), SETTLE, SETTLE)) and None
         if key in self.asked:
             found["is heard of"] = lambda: self._hear(key)
         if key in self.looked_at:
@@ -219,7 +219,8 @@ def form(world: World) -> Hashable:
     """What matters of a world: two that share it have the same future. Times, versions and tokens count only as equal or not."""
     task, now = world.task, world.session
     effects = [
-        (key, x.state, x.conflict, x.settled, x.answered and x.answered.stopped, [(found.n, found.outcome) for found in x.evidence],
+        (key, x.state, x.conflict, x.settled, x.answered and x.answered.stopped,
+         [(found.n, found.outcome) for found in x.evidence],
          [(s.open, s.lost, s.ended, s.fenced, s.dead, s.unfenced, s.token == task.token, s.session == now) for s in x.sent])
         for key, x in sorted(task.effects.items())
     ]  # fmt: skip

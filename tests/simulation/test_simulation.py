@@ -24,7 +24,7 @@ REACHED = (
     "commits: reply lost", "create-only refusals", "declined", "delivered twice", "denials", "failures", "freezes",
     "graceful stops", "killed by the kernel timer", "kills", "late acts", "lookups: found", "lookups: not found",
     "lookups: not_found believed", "lookups: unavailable", "pauses", "people: it did not happen",
-    "people: it did not happen: refused", "people: it happened", "people: not_found believed", "people: stale views",
+    "people: it did not happen: refused", "people: it happened", "people: looked too early", "people: not_found believed", "people: stale views", "row watched",
     "people: stopped what nothing can fence", "proofs of death", "refused", "replays", "replies lost", "requests lost",
     "restored again", "restores", "restores in the very file", "restores under the same name", "row answered", "row assumed",
     "row dead_lettered", "row declined", "row epoch_began", "row epoch_watched", "row joined", "row late", "row lease_lost",

@@ -141,10 +141,10 @@ def outcome(desk: Desk, after: Subject, verdict: Verdict, by: str, checked: bool
         return said
     if isinstance(verdict, NotFound):
         settle = settle_of_person(after.effect)
-        watched = f"has watched settle pass ({out.duration(settle)}) since it learnt" if settle else "has learnt"
+        over = f"settle ({out.duration(settle)}) was over" if settle else "no sender could act any more"
         return [
-            f"On record: {by} says that {name} did not happen. It takes effect once a worker {watched} that no sender can act "
-            f"any more; until then {name} stays unknown.{worker}"
+            f"On record: {by} says that {name} did not happen. It counts if {over} by now, as a worker has watched; if not, "
+            f"you are asked again once it is. Until then {name} stays unknown.{worker}"
         ]
     return [f"On record: {by} says that something else is there. {name} stays unknown until a person gives another verdict."]
 

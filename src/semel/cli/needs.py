@@ -54,7 +54,7 @@ def _asks(why: str) -> str:
 
 def _does(move: r.Move, x: e.Effect) -> str:
     if x.answered is not None:
-        return "a worker watches settle, since a person said that it did not happen"
+        return "a worker sees whether settle was over when a person said that it did not happen"
     if isinstance(move, r.Credit):
         return "a worker believes the evidence that came in late"
     if isinstance(move, r.Again):
@@ -85,7 +85,7 @@ _RUNGS = {"lookup": "ask the provider", "ask": "ask a person", "repeat": "repeat
 def ladder(x: e.Effect) -> str:
     """The recorded recovery ladder in words."""
     said = []
-    for rung in views.rungs_of(x):
+    for rung in r.rungs_of(x):
         settle = f" (settle {duration(rung.settle_ms)})" if rung.settle_ms else ""
         if rung.kind == "resend":
             within = f" within {duration(rung.within_ms)}" if rung.within_ms is not None else ", always"
@@ -97,4 +97,4 @@ def ladder(x: e.Effect) -> str:
 
 def settle_of_person(x: e.Effect) -> int:
     """Milliseconds for which settle is watched before a person's not_found is believed."""
-    return r.settle_of(views.rungs_of(x))
+    return r.settle_of(r.rungs_of(x))

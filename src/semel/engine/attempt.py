@@ -135,10 +135,7 @@ class Attempt:
         raw = self.clock.raw_ms()
         lease_ms = min(int(self.session.ttl * 1000), self.desk.store.info.largest_ttl_ms)  # in memory it may be any length
         outlive_ms = OUTLIVE_LEASES * lease_ms
-        learnt, tenant = self.session.learnt, self.ledger.tenant
-        waited_ms = learnt.waited_ms(tenant, known)
-        unanswered_ms = learnt.unanswered_ms(tenant, known.key)
-        return r.Facts(raw, self.clock.highest_ms, waited_ms, outlive_ms, unanswered_ms=unanswered_ms)
+        return r.Facts(raw, self.clock.highest_ms, self.session.learnt.waited_ms(self.ledger.tenant, known), outlive_ms)
 
     @property
     def veil(self) -> Veil:

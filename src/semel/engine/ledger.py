@@ -242,14 +242,16 @@ class Ledger:
 
     def _propose_shared(self, command: e.EffectCommand, guard: Guard | None, waited_for: bool) -> Proposal | Refusal:
         stream = self.key_stream(command.key)
-        if isinstance(command, e.Intend | e.Settle | e.PutAside | e.Credit | e.Answer | e.Approve | e.Deny | e.Reverse | e.Renew | e.Void):
+        if isinstance(
+            command, e.Intend | e.Settle | e.NoteWatched | e.Credit | e.Answer | e.Approve | e.Deny | e.Reverse | e.Renew | e.Void
+        ):
             stream.refresh(self.desk.store)
         decided = tasks.decide_shared(stream.state, self.state, command, self.shared(), guard.epoch if guard else 0)
         if isinstance(decided, Refusal):
             return decided
         mine, decision = decided
         checks = self._checks(command)
-        if isinstance(command, e.Intend | e.Settle | e.PutAside | e.Credit | e.Approve | e.Deny | e.Reverse | e.Void) and not mine:
+        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Approve | e.Deny | e.Reverse | e.Void) and not mine:
             checks = (*checks, (self.tenant, self.state.id, self.head.seq))  # still ours, or the key's change must not land
         freed, unmoved = self._askers(command, stream.state.effect, decision)
         return self._queue(decision, mine, {command.key: decision.events}, guard, (*checks, *unmoved), waited_for, freed)

@@ -68,7 +68,7 @@ def beyond_proof(known: e.Effect) -> bool:
 
 
 def act(
-    attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.PutAside | r.RuleOut | r.Again
+    attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Note | r.RuleOut | r.Again
 ) -> Generator[Request, Any, None]:
     """The moves that ask nobody."""
     if isinstance(move, r.Credit):
@@ -76,14 +76,10 @@ def act(
     elif isinstance(move, r.RuleOut):
         yield from settle(attempt, e.Void(known.key, move.n, attempt.token))
     elif isinstance(move, r.Believe):
-        facts = attempt.facts(known)
-        command = e.Settle(
-            known.key, attempt.token, "not_found", "person", waited_ms=facts.waited_ms, settle_ms=move.settle_ms,
-            unanswered_ms=facts.unanswered_ms, settled=known.settled,
-        )  # fmt: skip
-        yield from settle(attempt, command)
-    elif isinstance(move, r.PutAside):
-        yield from settle(attempt, e.PutAside(known.key, attempt.token, attempt.facts(known).waited_ms, move.settle_ms))
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "not_found", "person", settled=known.settled))
+    elif isinstance(move, r.Note):
+        waited = attempt.facts(known).waited_ms
+        yield from settle(attempt, e.NoteWatched(known.key, len(known.sent), waited, move.settle_ms))
     else:
         yield from resend(attempt, effect, known, move)
 
@@ -108,7 +104,7 @@ def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, An
         yield from attempt.park(why, key, ms)
 
 
-def settle(attempt: Attempt, command: e.Settle | e.PutAside | e.Credit | e.Void) -> Generator[Request, Any, bool]:
+def settle(attempt: Attempt, command: e.Settle | e.NoteWatched | e.Credit | e.Void) -> Generator[Request, Any, bool]:
     """Land a verdict; False: the machine does not believe it (yet). A lost lease suspends."""
     decided = yield from attempt.ledger.commit(command, guard=attempt.session.guard)
     if isinstance(decided, Refusal) and decided.code in (Code.STALE_TOKEN, Code.FENCED):

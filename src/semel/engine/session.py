@@ -19,8 +19,9 @@ from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
-from semel.machine.projection import EffectRow, InflightRow
-from semel.model import Refusal
+from semel.machine.projection import EffectRow, InflightRow, UnknownRow
+from semel.machine.recovery import rungs_of, settle_of
+from semel.model import Delivery, Refusal
 from semel.store.contract import Guard, Landed, SessionRow, Stale
 from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog, proof_of_death
@@ -46,7 +47,6 @@ class Learnt:
         self._clock = clock
         self._lock = threading.Lock()
         self._since: dict[tuple[str, str], tuple[object, float]] = {}
-        self._unanswered: dict[tuple[str, str], float] = {}
 
     def waited_ms(self, tenant: str, effect: e.Effect) -> int:
         """Milliseconds since this process first saw what it sees now; -1 while a sender may act. Looking is learning."""
@@ -62,24 +62,11 @@ class Learnt:
                 known = self._since[tenant, effect.key] = (facts, now)
             return int((now - known[1]) * 1000)
 
-    def unanswered(self, tenant: str, key: str, at: float) -> None:
-        """No person had answered at `at`, which is before the store was read: an answer that comes up later was given later."""
-        with self._lock:
-            self._unanswered[tenant, key] = at
-
-    def unanswered_ms(self, tenant: str, key: str) -> int:
-        """How much of `waited_ms` had gone by when no person had answered yet; -1: none of it, for all that is known."""
-        with self._lock:
-            known, at = self._since.get((tenant, key)), self._unanswered.get((tenant, key))
-            return -1 if known is None or at is None or at < known[1] else int((at - known[1]) * 1000)
-
     def forget(self, keep: set[tuple[str, str]]) -> None:
         """Drop what is settled."""
         with self._lock:
             for key in self._since.keys() - keep:
                 del self._since[key]
-            for key in self._unanswered.keys() - keep:
-                del self._unanswered[key]
 
 
 class Session:
@@ -108,7 +95,7 @@ class Session:
         self._deadline = 0.0
         self._watched: dict[str, Watched] = {}
         self._neighbours = Neighbours()
-        self._known_unknown: dict[tuple[str, str], tuple[int, bool]] = {}  # the version that was read; whether it has no answer
+        self._known_unknown: dict[tuple[str, str], tuple[int, e.Effect | None]] = {}
         self._stop = threading.Event()
         self._tending = threading.Event()
         self._tend_lock = threading.Lock()
@@ -297,7 +284,7 @@ class Session:
             after = page[-1][0]
 
     def learn(self) -> None:
-        """Look at every unknown effect, so that settle is being watched here too, and whether a person answered before its end."""
+        """Look at every unknown effect, so that settle is being watched here too, and its end is on record before a person looks."""
         rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
         if self.alarm is not None:
             self.alarm.hear(rows, PAGE * 10)
@@ -305,30 +292,36 @@ class Session:
         self.learnt.forget(keys)
         self._known_unknown = {key: v for key, v in self._known_unknown.items() if key in keys}
         for row in rows:
-            looked = self.desk.clock.boot()
             found = self.desk.store.effect(row.tenant, row.key)
             if found is None:
                 continue
-            version, unanswered = self._known_unknown.get((row.tenant, row.key), (-1, False))
+            version, effect = self._known_unknown.get((row.tenant, row.key), (-1, None))
             if version != found.version:
-                unanswered = self._learn(found)
-                self._known_unknown[row.tenant, row.key] = (found.version, unanswered)
-            if unanswered:
-                self.learnt.unanswered(row.tenant, row.key, looked)
+                effect = self._read(found)
+                self._known_unknown[row.tenant, row.key] = (found.version, effect)
+            if effect is not None:
+                self._note(row, effect, self.learnt.waited_ms(row.tenant, effect))
 
-    def _learn(self, row: EffectRow) -> bool:
-        """Read an unknown effect, and see whether its senders are quiet. Whether no person has answered."""
+    def _read(self, row: EffectRow) -> e.Effect | None:
         try:
-            effect = read_effect(self.desk, row.tenant, row.stream, row.key)
+            return read_effect(self.desk, row.tenant, row.stream, row.key)
         except StoreUnavailable:
             raise
         except Exception:  # one tenant's nonsense must not keep the others' settle from being watched
             log.exception("semel: effect %s cannot be read, and is passed over", row.key)
-            return False
-        if effect is None:
-            return False
-        self.learnt.waited_ms(row.tenant, effect)
-        return effect.answered is None
+            return None
+
+    def _note(self, row: UnknownRow, effect: e.Effect, waited_ms: int) -> None:
+        """R4: settle is over, and a person is asked: on record, so that they are believed if they look from now on."""
+        settle_ms = settle_of(rungs_of(effect))
+        if waited_ms < settle_ms or effect.watched or effect.answered is not None:
+            return
+        task = self.desk.store.task(row.tenant, row.task)
+        if task is None or task.delivery != Delivery.BLOCKED:
+            return  # its ladder is being climbed, which comes to the same
+        ledger = Ledger.read(self.desk, row.tenant, row.task, f"session:{self.id}")
+        if ledger is not None:
+            land(ledger, e.NoteWatched(row.key, len(effect.sent), waited_ms, settle_ms))
 
     def check_own(self) -> None:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""

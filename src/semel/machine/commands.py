@@ -120,7 +120,6 @@ class NoteSenderGone:
 class Settle:
     """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
 
-    unanswered_ms: how much of that had gone by at its last look at which no person had answered yet; -1: it never looked.
     seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
     settled: for submissions up to which settle was on record as over when it was asked: what lands later says nothing of then.
     observed: as whom it was asked, if the effect observes an identity.
@@ -136,16 +135,15 @@ class Settle:
     settle_ms: int = 0
     seen: int = 0
     observed: Observed | None = None
-    unanswered_ms: int = -1
     settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class PutAside:
-    """Settle is over, and a person's not_found came before: it does not count (R4). waited_ms: as in `Settle`."""
+class NoteWatched:
+    """The engine has watched settle pass, with every sender quiet (R4). waited_ms: as in `Settle`; seen: the submissions so far."""
 
     key: str
-    token: int
+    seen: int
     waited_ms: int
     settle_ms: int
 
@@ -238,5 +236,5 @@ class Void:
 
 EffectCommand = (
     Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Reverse
-    | Renew | Void | PutAside
+    | Renew | Void | NoteWatched
 )  # fmt: skip

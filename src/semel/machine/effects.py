@@ -10,7 +10,7 @@ For one key the world changes at most once, and what cannot be proved is called 
 |                          |                                                    | none is open, else ambiguous (R1)      |
 | submitted                | lose: timeout, exception, session fenced           | ambiguous                              |
 | ambiguous                | found confirmed / not_found (R4)                   | confirmed / not_attempted              |
-| ambiguous                | early: a person answered before settle was over    | ambiguous: what comes after it counts  |
+| ambiguous                | watched: settle is over (R4)                       | ambiguous: who looks now is believed   |
 | ambiguous                | found conflict / unavailable                       | ambiguous: a person / asked again      |
 | ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
 | submitted, ambiguous     | void: an `Atomic` submission's place is taken (R7) | as after its disproof                  |
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.machine import approvals, early, foreseen, generations, identity, reversal
+from semel.machine import approvals, foreseen, generations, identity, reversal, watching
 from semel.machine import journal as j
 from semel.machine.changing import replace
 from semel.machine.commands import (
@@ -43,7 +43,7 @@ from semel.machine.commands import (
     MarkUnfenced,
     Names,
     NoteSenderGone,
-    PutAside,
+    NoteWatched,
     Renew,
     Reverse,
     Settle,
@@ -62,7 +62,7 @@ __all__ = [
     "MarkUnfenced",
     "NoteSenderGone",
     "Settle",
-    "PutAside",
+    "NoteWatched",
     "Answer",
     "Approve",
     "Deny",
@@ -302,8 +302,8 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         )
     if isinstance(command, Settle):
         return _settle(effect, command, standing)
-    if isinstance(command, PutAside):
-        said = early.decided(effect, command) if standing.current else _no(Code.STALE_TOKEN, "this attempt no longer owns the task")
+    if isinstance(command, NoteWatched):
+        said = watching.decided(effect, command)
         return said if isinstance(said, Refusal) else Decision((said,))
     if isinstance(command, Credit):
         return _credit(effect, command, standing)
@@ -514,7 +514,7 @@ def _settle(effect: Effect, c: Settle, standing: Standing) -> Decision | Refusal
 def _doubted(effect: Effect, c: Settle) -> Refusal | None:
     """R4: why a not_found is not believed. What came in since it was asked for is read first."""
     answered = effect.answered
-    if not early.was_watched(effect, c):
+    if not watching.known_when_asked(effect, c):
         if not effect.quiet and not (answered is not None and answered.stopped):
             return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
         if c.waited_ms < c.settle_ms:
@@ -525,7 +525,7 @@ def _doubted(effect: Effect, c: Settle) -> Refusal | None:
         return _no(Code.STALE_VIEW, f"there is evidence that {effect.name} happened: it is read first")
     if answered is None and (effect.conflict or c.how == PERSON):
         return _no(Code.STALE_VIEW, f"no person says that {effect.name} did not happen")
-    if c.how == PERSON and not early.counts(effect, c):
+    if c.how == PERSON and not effect.watched:  # an answer that stands beside it came after it
         return _no(Code.UNKNOWN_OUTSTANDING, f"settle was not over when a person said that {effect.name} did not happen")
     return None
 
@@ -619,8 +619,8 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _apply_found(effect, event, at)
     if isinstance(event, j.Answered):
         return replace(effect, answered=event)
-    if isinstance(event, j.Early):
-        return early.put_aside(effect, event)
+    if isinstance(event, j.Watched):
+        return watching.noted(effect, event)
     return _apply_decided(effect, event)
 
 

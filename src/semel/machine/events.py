@@ -27,7 +27,6 @@ __all__ = [
     "Disproved",
     "DoubtLifted",
     "Drifted",
-    "Early",
     "Ending",
     "Enqueued",
     "EpochBegan",
@@ -61,6 +60,7 @@ __all__ = [
     "Unfenced",
     "Void",
     "Waits",
+    "Watched",
     "WindowClosed",
     "KINDS",
 ]
@@ -413,7 +413,7 @@ class Found(OfEffect):
 
 @dataclass(frozen=True, slots=True)
 class Answered(OfEffect):
-    """A person says not_found: believed if settle is over by then (R4). stopped: they say the process has stopped."""
+    """A person says not_found: believed if it stands after a `Watched` (R4). stopped: they say the process has stopped."""
 
     kind: ClassVar[str] = "answered"
     reason: str = ""
@@ -421,13 +421,14 @@ class Answered(OfEffect):
 
 
 @dataclass(frozen=True, slots=True)
-class Early(OfEffect):
-    """A person's not_found came before settle was over, and does not count (R4).
+class Watched(OfEffect):
+    """Settle is over, and no sender can act any more: what is found or answered from here on counts (R4).
 
-    through: submissions up to this one can act no more, so that what is found or answered from here on counts.
+    through: of the submissions up to this one. A person's not_found that came before does not count: they may have looked
+    too early.
     """
 
-    kind: ClassVar[str] = "early"
+    kind: ClassVar[str] = "watched"
     through: int
 
 
@@ -629,7 +630,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Purged, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved,
-        Lost, Late, Unfenced, SenderGone, Found, Answered, Early, Asked, Approved, Denied, Reversed, Renewed, Drifted,
+        Lost, Late, Unfenced, SenderGone, Found, Answered, Watched, Asked, Approved, Denied, Reversed, Renewed, Drifted,
         Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
     )
 }  # fmt: skip

@@ -36,7 +36,6 @@ class Facts:
     """What the asking process knows. now_ms, highest_ms: its wall clock, and the highest store time it has seen (R13).
 
     waited_ms: how long, on its own CLOCK_BOOTTIME, it has known that every sender is quiet; -1: they are not (R4).
-    unanswered_ms: how much of that had gone by at its last look at which no person had answered yet; -1: it never looked.
     outlive_ms: how long the code of a submission may act after its time is over: then its session's beats stop, and it is
     killed. timeout_ms: how long that time is.
     """
@@ -46,7 +45,6 @@ class Facts:
     waited_ms: int
     outlive_ms: int = 0
     timeout_ms: int = 0
-    unanswered_ms: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +71,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Believe:
-    """A person said not_found when settle was over."""
+    """A person said not_found when it was on record that settle is over."""
 
     settle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class PutAside:
-    """A person said not_found, and settle is over; it may not have been when they said so. They are asked again."""
+class Note:
+    """Settle is over: put that on record before a person looks. What one said before does not count, and they are asked again."""
 
     settle_ms: int
 
@@ -107,7 +105,7 @@ class Person:
     why: str
 
 
-Move = Credit | Again | Look | Believe | PutAside | RuleOut | Wait | Person
+Move = Credit | Again | Look | Believe | Note | RuleOut | Wait | Person
 
 
 def margin_ms(within_ms: int) -> int:
@@ -117,6 +115,13 @@ def margin_ms(within_ms: int) -> int:
 
 def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int = 0) -> Move:
     """What to do next about an ambiguous effect. start: the rungs before it have nothing more to give."""
+    move, settle_ms = _next_move(effect, rungs, facts, start), settle_of(rungs)
+    if isinstance(move, Person) and not effect.watched and facts.waited_ms >= settle_ms:
+        return Note(settle_ms)
+    return move
+
+
+def _next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> Move:
     if effect.told is not None:
         return Credit(effect.told.n)
     for sent in effect.open:
@@ -150,7 +155,7 @@ def _climb(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> M
                 return Look(index)
     if effect.barred:
         return Person(f"the provider refuses it, and an earlier try is unknown: {effect.barred}")
-    if effect.settled and effect.watched:
+    if effect.word is not None and effect.word.verdict == "not_found" and effect.watched:
         return Person(LOOK_AGAIN)
     return Person("nobody but a person can tell" if not lookups else "the provider could not be asked")
 
@@ -173,8 +178,19 @@ def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
         return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")
     if left > 0:
         return Wait(left, "a person said not_found; settle is being watched")
-    counts = effect.watched or facts.unanswered_ms >= ask.settle_ms
-    return Believe(ask.settle_ms) if counts else PutAside(ask.settle_ms)
+    return Believe(ask.settle_ms) if effect.watched else Note(ask.settle_ms)
+
+
+def rungs_of(effect: Effect) -> tuple[Rung, ...]:
+    """The recovery ladder that was recorded with the intent."""
+    return tuple(map(_rung, effect.recovery))
+
+
+def _rung(text: str) -> Rung:
+    kind, _, number = text.partition(":")
+    if kind == "resend":
+        return Rung(kind, None if number == "always" else int(number))
+    return Rung(kind, settle_ms=int(number or 0))
 
 
 def settle_of(rungs: Sequence[Rung]) -> int:

@@ -455,7 +455,7 @@ def decide_shared(
         stand = replace(standing(task, command, shared), new=command.key not in task.joined)
         command = replace(command, token=next_token(key, epoch))
         join = (j.Joined(command.key, command.name, command.generation),) if command.key not in task.joined else ()
-    elif isinstance(command, e.Settle | e.PutAside | e.Credit | e.Void):
+    elif isinstance(command, e.Settle | e.Credit | e.Void):
         stand = standing(task, command, shared)
     else:
         stand = e.Standing(current=getattr(command, "token", 0) == key.token)
