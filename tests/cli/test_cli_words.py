@@ -6,6 +6,7 @@ import pytest
 
 from semel.cli import needs, output
 from semel.machine import effects as e
+from semel.machine import recovery as r
 from semel.machine.recovery import Rung
 
 

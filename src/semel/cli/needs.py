@@ -44,7 +44,7 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
         return Need("person", "a person's verdict: did it happen before the store went back?", stopped)
     if isinstance(move, r.Person) or blocked:
         why = move.why if isinstance(move, r.Person) and (x.conflict or not blocked) else task.why if task is not None else ""
-        return Need("person", _asks(why), stopped)
+        return Need("person", _asks(why) + _too_early(x), stopped)
     return Need("worker", f"{_does(move, x)}{_when(desk, task)}", stopped)
 
 
@@ -52,9 +52,18 @@ def _asks(why: str) -> str:
     return "a person's verdict" + (f" ({why})" if why not in ("", OBVIOUS) else ": did it happen?")
 
 
+def _too_early(x: e.Effect) -> str:
+    if x.watched:
+        return ""
+    settle = settle_of_person(x)
+    return f"; settle{f' ({duration(settle)})' if settle else ''} is not over: whoever finds nothing now is asked again"
+
+
 def _does(move: r.Move, x: e.Effect) -> str:
     if x.answered is not None:
-        return "a worker sees whether settle was over when a person said that it did not happen"
+        if x.watched:
+            return "a worker believes the person who said that it did not happen"
+        return "a worker watches settle, since a person said that it did not happen; then they are asked to look again"
     if isinstance(move, r.Credit):
         return "a worker believes the evidence that came in late"
     if isinstance(move, r.Again):

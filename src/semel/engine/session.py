@@ -283,10 +283,10 @@ class Session:
                     land(ledger, command)
             after = page[-1][0]
 
-    def learn(self) -> None:
-        """Look at every unknown effect, so that settle is being watched here too, and its end is on record before a person looks."""
+    def learn(self, *, aloud: bool = True) -> None:
+        """Look at every unknown effect, so that settle is watched here too; its end is on record before a person looks."""
         rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
-        if self.alarm is not None:
+        if self.alarm is not None and aloud:
             self.alarm.hear(rows, PAGE * 10)
         keys = {(row.tenant, row.key) for row in rows}
         self.learnt.forget(keys)

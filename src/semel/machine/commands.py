@@ -140,7 +140,7 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class NoteWatched:
-    """The engine has watched settle pass, with every sender quiet (R4). waited_ms: as in `Settle`; seen: the submissions so far."""
+    """The engine has watched settle pass, with every sender quiet (R4). waited_ms: as in `Settle`. seen: submissions so far."""
 
     key: str
     seen: int

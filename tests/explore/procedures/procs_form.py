@@ -91,8 +91,6 @@ def _life(world: World, life: Life) -> Any:
     )
     effects = world.disk.tables.effects
     unlearnt = sorted(k for (_, k), (v, _) in session._known_unknown.items() if effects[TENANT, k].version != v)
-        (k, free, life.learnt.unanswered_ms(TENANT, k) >= settle_ms) for (_, k), (_, free) in session._known_unknown.items()
-    )
     return (
         life.name, life.frozen, bool(session.fenced), session.number == row.beat, _left(world, session._deadline),
         sorted(session.held), sorted(session.strange), watched, learnt, unlearnt, life.watchdog.running,
