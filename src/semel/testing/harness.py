@@ -167,7 +167,9 @@ class Harness:
         life = self._app._runtime
         session = life.open_session if isinstance(life, Life) else None
         if session is not None and not session.fenced:
-            session.learn(aloud=False)  # as at a worker's beat: a person who looks from now on is believed, if settle is over (R4)
+            session.learn(
+                aloud=False
+            )  # as at a worker's beat: a person who looks from now on is believed, if settle is over (R4)
 
     def run(self) -> None:
         """Work until nothing is due any more, in as many lives as it takes. One attempt at a time, so that tests repeat."""
