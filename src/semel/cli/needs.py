@@ -44,19 +44,21 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
         return Need("person", "a person's verdict: did it happen before the store went back?", stopped)
     if isinstance(move, r.Person) or blocked:
         why = move.why if isinstance(move, r.Person) and (x.conflict or not blocked) else task.why if task is not None else ""
-        return Need("person", _asks(why) + _too_early(x), stopped)
+        return Need("person", _asks(why, _too_early(x)), stopped)
     return Need("worker", f"{_does(move, x)}{_when(desk, task)}", stopped)
 
 
-def _asks(why: str) -> str:
-    return "a person's verdict" + (f" ({why})" if why not in ("", OBVIOUS) else ": did it happen?")
+def _asks(why: str, more: str) -> str:
+    if why in ("", OBVIOUS):
+        return f"a person's verdict: did it happen?{more}"
+    return f"a person's verdict ({why}){'.' if more else ''}{more}"
 
 
 def _too_early(x: e.Effect) -> str:
     if x.watched:
         return ""
     settle = settle_of_person(x)
-    return f"; settle{f' ({duration(settle)})' if settle else ''} is not over: whoever finds nothing now is asked again"
+    return f" Settle{f' ({duration(settle)})' if settle else ''} is not over: whoever finds nothing now is asked again."
 
 
 def _does(move: r.Move, x: e.Effect) -> str:
