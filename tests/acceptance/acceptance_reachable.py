@@ -11,7 +11,7 @@ from semel.machine import tasks
 from semel.model import Refusal
 
 KEY, T = "k", 1_000_000
-DEPTH, SUBMISSIONS = 6, 2  # deeper finds no further change (tried to 9)
+DEPTH, SUBMISSIONS = 7, 2  # deeper finds no further change (tried to 9 before people had to look after settle)
 Arrow = tuple[str, str, str]  # ledger, from, to
 
 
