@@ -117,7 +117,7 @@ class Happenings:
         sim, draw = self.world.sim, self.random
         app: semel.App | None = None
         while True:
-            sim.block(draw.uniform(0.2, 3.0))
+            sim.block(draw.uniform(1.5, 4.0))
             try:
                 if app is None:
                     app = self.world.app_of(self.people)
