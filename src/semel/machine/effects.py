@@ -617,14 +617,14 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _sub(effect, event.n, fenced=True, dead=event.dead)
     if isinstance(event, j.Found):
         return _apply_found(effect, event, at)
-    if isinstance(event, j.Answered):
-        return replace(effect, answered=event)
-    if isinstance(event, j.Watched):
-        return watching.noted(effect, event)
     return _apply_decided(effect, event)
 
 
 def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
+    if isinstance(event, j.Answered):
+        return replace(effect, answered=event)
+    if isinstance(event, j.Watched):
+        return watching.noted(effect, event)
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
