@@ -14,11 +14,12 @@ from acceptance_pages import DOCS, blocks
 import semel
 import semel.app
 import semel.testing
+import semel.testing.crashtest
 import semel.testing.provider as provider
 
 PAGE = DOCS / "reference" / "api.md"
 FAMILIES = {"Tasks": semel.app.Tasks, "Effects": semel.app.Effects, "Review": semel.app.Review}
-MODULES = (semel, semel.testing, provider)
+MODULES = (semel, semel.testing, semel.testing.crashtest, provider)
 # What other parts of semel call on public objects, and users do not.
 INTERNAL = {
     "App": {

@@ -303,7 +303,7 @@ def test_a_store_that_cannot_be_written() -> None:
     folder = Path(tempfile.mkdtemp())  # not pytest's, which nobody but its owner may enter
     folder.chmod(0o555)
     code = (
-        "import os, sys, semel, apsw, semel.store.sqlite\n"
+        "import os, sys, semel, semel.app, apsw, semel.store.sqlite\n"
         "if os.getuid() == 0:\n    os.setuid(65534)\n"
         f"try:\n    semel.App('sqlite:///{folder}/agent.db').tasks.list()\n"
         "except semel.Misuse as error:\n    print(error)\n"

@@ -78,7 +78,7 @@ def look(submission: semel.Submission, order: str) -> semel.Verdict:
     return semel.Confirmed(f"receipt of {submission.key}") if world.acts[submission.key] else semel.NotFound()
 
 
-@app.effect(intent=("order",), recovery=semel.Resend(within=timedelta(hours=24)))
+@app.effect(intent=("order",), recovery=semel.Resend(within=10 * timedelta(seconds=TTL_SECONDS)))
 def charge(submission: semel.Submission, order: str) -> str:
     return world.act("remembers", submission.key)
 

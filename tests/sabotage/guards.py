@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from explored import EXPLORED, PROMISE
+
 EFFECTS = ("tests/machine/test_rules_effects.py",)
 TASKS = ("tests/machine/test_rules_tasks.py",)
 RECOVERY = ("tests/machine/test_recovery.py",)
@@ -69,24 +71,23 @@ CUT, DISK_FAULTS = (
 )
 FAULTS, FOUND = "tests/crashtest_faults/test_faults_judged.py::test_", "tests/crashtest_faults/test_faults_found.py::test_"
 SIMULATION = ("tests/simulation/test_simulation.py::test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed",)
-ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
 HARNESS = ("tests/testing_harness/test_harness_agent.py", "tests/testing_harness/test_harness_plugin.py")
 ON_BOTH_STORES = {"tests/app/test_declarations.py", "tests/app/test_prune.py"}
-EXPLORED = "tests/explore/procedures/test_procedures.py::test_"
-ONE = (f"{EXPLORED}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
-SHARED = (f"{EXPLORED}two_tasks_share_a_key_of_the_tenant",)
-NEED_MORE = (
-    "crash",
-    "postgres",
-    "restore",
-    "acceptance",
-    "cli",
-    "browser",
-    "crashtest_faults",
-    "simulation",
-    "explore",
-)  # folders
+PROCEDURES = "tests/explore/procedures/test_procedures.py::test_"
+ONE = (f"{PROCEDURES}one_task_that_calls_once_keeps_the_promise_through_any_fault[lookup]",)
+SHARED = (f"{PROCEDURES}two_tasks_share_a_key_of_the_tenant",)
+NEED_MORE = {
+    "crash", "postgres", "restore", "acceptance", "cli", "browser", "crashtest", "crashtest_faults", "simulation", "explore",
+}  # folders  # fmt: skip
+LONG = {  # without their guards, they wait for what never comes
+    f"{SUBMISSIONS[0]}::test_r13_nothing_is_sent_beside_a_try_that_could_act_when_its_key_is_forgotten",
+    f"{SUBMISSIONS[0]}::test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent",
+    f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",
+    f"{PAUSES[0]}::test_a_kind_is_paused_by_any_name_that_it_has_or_had",
+    f"{REDACTED[0]}::test_what_was_redacted_is_not_sent_again_by_code_that_would_resend",
+}
 LIVING = "tests/restore/test_restore_living.py::"
+CRASHTEST = "tests/crashtest/test_crashtest_verdicts.py::test_"
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,10 @@ class Guard:
 
     @property
     def slow(self) -> bool:
-        """Whether its tests need a server or real worker processes: then `make sabotage` removes it, and `make test` does not."""
+        """Whether its tests need a server, worker processes or long: then `make sabotage` removes it, and `make test` does not."""
         files = {test.partition("::")[0] for test in self.tests}
-        return bool(files & ON_BOTH_STORES) or any(file.split("/")[1] in NEED_MORE for file in files)
+        slow = bool(files & ON_BOTH_STORES or LONG.intersection(self.tests))
+        return slow or any(file.split("/")[1] in NEED_MORE for file in files)
 
 
 BY_TEST = (
@@ -276,7 +278,7 @@ BY_TEST = (
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)\n    waited = attempt.facts(known).waited_ms", ACTING),
     Guard("R4 settle counts from when this process learnt", "engine/session.py",
           "return int((now - known[1]) * 1000)", "return 10**9", SESSION),
-    Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", PERFORM),
+    Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", (f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",)),
     Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
           "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
     Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await asyncio.shield(task)", "return await task", PERFORM),
@@ -516,7 +518,7 @@ BY_TEST = (
     Guard("R20 the age counts from when it went back to", "machine/effects.py", "since = min(at, e.since)", "since = at", MIDDLE),
     Guard("R20 keys of the tenant are in doubt", "engine/attempt.py",
           'epoch.doubt(self.ledger.state if scope == "task" else None)', "epoch.doubt(self.ledger.state)", DOUBT),
-    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self._names)", ", self.kinds", PAUSES),
+    Guard("what is paused is not claimed: kinds", "worker.py", ", paused.kinds(self._names)", ", self.kinds", (f"{PAUSES[0]}::test_a_kind_is_paused_by_any_name_that_it_has_or_had",)),
     Guard("what is paused is not begun in direct mode", "direct.py", "if there is None:", "if True:", PAUSES),
     Guard("a tenant's app does not pause for all", "engine/paused.py", "if desk.tenant is not None:", "if False:", PAUSES),
     Guard("logs hide a task's key", "observe/logs.py", 'not (name == "key" and row.kind == j.Enqueued.kind)', "True", OBSERVERS),
@@ -542,7 +544,7 @@ BY_TEST = (
     Guard("redaction: no resend", "engine/declare.py", 'if rung.kind in ("resend", "repeat"):', "if False:", REDACTED),
     Guard("redaction: not in a lookup", "engine/declare.py", "            if name in looked.names:\n", "            if False:\n", REDACTED),
     Guard("redaction: a marker is no value", "engine/data.py",
-          "if redaction.mark_of(data.get(name)) is not None:", "if False:", REDACTED),
+          "if redaction.mark_of(data.get(name)) is not None:", "if False:", (f"{REDACTED[0]}::test_what_was_redacted_is_not_sent_again_by_code_that_would_resend",)),
     Guard("redaction: no argument passes for a marker", "engine/data.py", "if redaction.looks_marked(data):", "if False:", REDACTED),
     Guard("redaction: approved is the value that was asked for", "engine/redaction.py",
           "if not ring.matches(place_of(attempt, effect, name), data, effect.parameters.values[name].encode(live[name])):",
@@ -773,11 +775,11 @@ BY_TEST = (
           'attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, "no answer", sender=doing.sender))', ONE),
     Guard("explored: R4 not_found waits for settle", "machine/effects.py", "if c.waited_ms < c.settle_ms:", "if False:", ONE),
     Guard("explored: R4 an early not_found is put aside", "machine/watching.py", "answered=None, settled=", "settled=",
-          (f"{EXPLORED}a_person_who_looks_before_settle_is_over_may_be_wrong_and_is_asked_again",)),
+          (f"{PROCEDURES}a_person_who_looks_before_settle_is_over_may_be_wrong_and_is_asked_again",)),
     Guard("explored: R4 settle is over before the provider is asked", "engine/recover.py",
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)",
           "    verdict, mistake = yield from ask(attempt, effect, looked, known, values)\n    waited = attempt.facts(known).waited_ms",
-          (f"{EXPLORED}two_faults_in_the_calls_and_lookups_that_are_slow",)),
+          (f"{PROCEDURES}two_faults_in_the_calls_and_lookups_that_are_slow",)),
     Guard("explored: R17 what is ours and unknown goes back (finding 11)", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", ONE),
     Guard("explored: R17 what the dead held is taken back (finding 15)", "engine/session.py",
           "while page := self.desk.store.orphans(after, PAGE, self.desk.tenant):", "while page := self.desk.store.orphans(after, 0, self.desk.tenant):", ONE),
@@ -793,18 +795,18 @@ BY_TEST = (
           "            if fenced and s.session", ONE),
     Guard("explored: R1 a disproof closes only its own submission (finding 1)", "machine/effects.py",
           "effect = _sub(effect, event.n, open=False, ended=True)",
-          "effect = _sub(effect, event.n, close_all=True, ended=True)", (f"{EXPLORED}a_resend_that_is_refused_says_nothing_of_the_first_try",)),
+          "effect = _sub(effect, event.n, close_all=True, ended=True)", (f"{PROCEDURES}a_resend_that_is_refused_says_nothing_of_the_first_try",)),
     Guard("explored: invariant: nothing starts while something is unknown", "machine/effects.py", "if standing.unknown:", "if False:",
-          (f"{EXPLORED}nothing_is_begun_beside_what_has_become_unknown",)),
+          (f"{PROCEDURES}nothing_is_begun_beside_what_has_become_unknown",)),
     Guard("explored: R21 a decision on what has moved on (finding 13)", "machine/effects.py",
           "if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:",
           "if effect.state is not EffectState.AMBIGUOUS:",
-          (f"{EXPLORED}a_person_who_looks_and_answers_later_decides_nothing_that_has_moved_on",)),
+          (f"{PROCEDURES}a_person_who_looks_and_answers_later_decides_nothing_that_has_moved_on",)),
     Guard("explored: R8 an unknown joined key counts (finding S8)", "machine/tasks.py",
           "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
-          "return sorted(task.unknown)", (f"{EXPLORED}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
+          "return sorted(task.unknown)", (f"{PROCEDURES}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
     Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if behind is not None:", "if False:",
-          (f"{EXPLORED}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
+          (f"{PROCEDURES}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
     Guard("explored: R8 a key's token rises with each intent (finding 4)", "machine/tasks.py",
           "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", SHARED),
     Guard("explored: R9 what is in flight is not submitted again", "machine/effects.py", "if state is EffectState.SUBMITTED:\n        return "
@@ -876,7 +878,7 @@ BY_TEST = (
           "if session.epoch != guard.epoch or facts.epoch != guard.epoch:", "if False:", STORE),
     Guard("R5 a store that holds an older beat lands nothing", "store/batch.py", "if session.beat < guard.beat:", "if False:", STORE),
     Guard("R15 past its deadline a session starts nothing", "engine/session.py",
-          "return not self.fenced and self.desk.clock.boot() < self._deadline", "return not self.fenced", SESSION),
+          "return not self.fenced and not went_back and self.desk.clock.boot() < self._deadline", "return not self.fenced and not went_back", SESSION),
     Guard("R4 whoever may act is not waited out", "engine/session.py", "if not (effect.quiet or stopped):", "if False:", SESSION),
     Guard("R4 a further submission is a further fact to learn", "engine/session.py",
           "if known is None or known[0] != facts:", "if known is None:", SESSION),
@@ -902,11 +904,11 @@ BY_TEST = (
     Guard("R13 what a resend may outlive its time by lies inside the retention", "machine/recovery.py",
           "rung.within_ms - margin - facts.outlive_ms", "rung.within_ms - margin", RECOVERY),
     Guard("R13 the ladder is told how long code may outlive its time", "engine/attempt.py",
-          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", SUBMISSIONS),
+          "outlive_ms = OUTLIVE_LEASES * lease_ms", "outlive_ms = 0", (f"{SUBMISSIONS[0]}::test_r13_a_resend_whose_code_could_outlive_the_retention_is_not_sent",)),
     Guard("R13 no resend beside a try that could act later", "machine/recovery.py",
           "if not effect.quiet and rung.within_ms - margin < facts.timeout_ms + facts.outlive_ms:", "if False:", RECOVERY),
     Guard("R13 the ladder is told how long a try may take", "engine/recover.py",
-          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", SUBMISSIONS),
+          "replace(attempt.facts(known), timeout_ms=effect.timeout_ms)", "attempt.facts(known)", (f"{SUBMISSIONS[0]}::test_r13_nothing_is_sent_beside_a_try_that_could_act_when_its_key_is_forgotten",)),
     # --- the disk under SQLite ---
     Guard("SQLite: each commit is synced before it is acknowledged", "store/sqlitefile.py",
           'raw.execute("PRAGMA synchronous=FULL")', 'raw.execute("PRAGMA synchronous=NORMAL")', CUT),
@@ -945,6 +947,19 @@ BY_TEST = (
     Guard("harness: a crash that never came fails the test", "testing/plugin.py", "        harness._expect_no_crash_left()\n", "        pass\n", HARNESS),
     Guard("harness: its store ends with the test", "testing/plugin.py", "        harness._close()\n", "        pass\n", HARNESS),
     Guard("harness: a step that was cut short dies with its process", "testing/stage.py", "with self._call(life, step, None, Sent(dict(values), key, token)):\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", "with contextlib.nullcontext():\n                result = fake.call(None, values) if fake else step.fn(**values)\n                return asyncio.run", HARNESS),
+    # --- semel crashtest: what it judges, and a guard of ours that it finds missing ---
+    Guard("crashtest: two of one key are a duplicate", "testing/crashtest/runner.py",
+          "if counted.get(effect.key, 0) > 1 and effect.name not in repeats:", "if False:", (f"{CRASHTEST}two_sends_in_one_effect_are_a_duplicate",)),
+    Guard("crashtest: more keys than unharmed are a duplicate", "testing/crashtest/runner.py", "if n > self.dry[name]:", "if False:",
+          (f"{CRASHTEST}a_key_that_changes_between_attempts_is_a_duplicate",)),
+    Guard("crashtest: what is on record and not there is a loss", "testing/crashtest/runner.py",
+          "if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:", "if False:",
+          (f"{CRASHTEST}what_is_confirmed_and_not_there_is_a_loss",)),
+    Guard("crashtest: no store that holds work is touched", "testing/crashtest/stores.py", "    if _holds_tasks(url):", "    if False:",
+          (f"{CRASHTEST}a_database_that_holds_tasks_is_refused",)),
+    Guard("R20 in doubt it is looked up first, as semel crashtest finds", "engine/attempt.py",
+          "return doubt and replace(doubt, unfenced=self.desk.store.info.unfenced)", "return None",
+          (f"{CRASHTEST}what_a_restored_store_has_forgotten_is_not_done_again",)),
 )  # fmt: skip
 
 # Those of which the simulation must find, within its first thousand seeds, what comes of it when they are gone.
@@ -960,3 +975,7 @@ BY_SIMULATION = (
           SIMULATION),
 )  # fmt: skip
 GUARDS = (*BY_TEST, *BY_SIMULATION)
+_BY_NAME = {guard.name: guard for guard in GUARDS}
+GUARDS += tuple(
+    replace(_BY_NAME[name], name=f"explorer: {name}", tests=(f"{PROMISE}[{world}]",)) for name, world in EXPLORED.items()
+)

@@ -11,10 +11,11 @@ from semel.cli import reach
 from semel.cli.base import cli
 
 # isort: off
-from semel.cli import cmd_run, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit
+from semel.cli import cmd_run, cmd_crashtest, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit
 # isort: on
 
-COMMANDS = (cmd_run, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit)  # as help lists their panels
+# as help lists their panels
+COMMANDS = (cmd_run, cmd_crashtest, cmd_look, cmd_prove, cmd_decide, cmd_dead, cmd_pause, cmd_keep, cmd_audit)
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ SHORT = 8  # the last characters of an id, which tell it from the others
 WIDEST = 100  # sentences longer than that are hard to read
 _SECOND, _MINUTE, _HOUR, _DAY = 1000, 60_000, 3_600_000, 86_400_000
 
-GIVES_WAY = ("TENANT", "KIND", "KEY", "FOUND")  # columns of what users name or a sentence says: wrapped; ids stay whole
+# columns of what users name or a sentence says: wrapped; ids stay whole
+GIVES_WAY = ("TENANT", "KIND", "KEY", "FOUND", "INJECTION POINT", "EXPECTED", "OBSERVED")
 TONES = {"good": "bold green", "bad": "bold red", "wait": "bold yellow", "": "bold"}
 _TONE_OF = {
     "acknowledged": "green", "succeeded": "green", "confirmed": "green", "dead_lettered": "red", "failed": "red",

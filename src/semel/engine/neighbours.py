@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import threading
+import weakref
 from collections.abc import Iterable
 
 from semel.store.contract import SessionRow
@@ -24,6 +25,7 @@ class Neighbours:
         self._lock = threading.Lock()
         self._fds: dict[str, int] = {}
         self._poll = select.poll()
+        weakref.finalize(self, _close, self._fds)
 
     def know(self, rows: Iterable[SessionRow], own: Identity) -> None:
         """These are all the sessions that live, but for our own."""
@@ -54,4 +56,9 @@ class Neighbours:
     def _forget(self, session: str) -> None:
         fd = self._fds.pop(session)
         self._poll.unregister(fd)
+        os.close(fd)
+
+
+def _close(fds: dict[str, int]) -> None:
+    for fd in fds.values():
         os.close(fd)

@@ -127,8 +127,9 @@ class Session:
         return Guard(self.id, self.epoch, self.number, seen.row if seen is not None and seen.epoch == self.epoch else None)
 
     def alive(self) -> bool:
-        """Whether calls may start: not fenced, and before the local deadline (R15)."""
-        return not self.fenced and self.desk.clock.boot() < self._deadline
+        """Whether calls may start: not fenced, before the local deadline (R15), and the store is not known to have gone back."""
+        went_back = self.witness is not None and self.witness.gone
+        return not self.fenced and not went_back and self.desk.clock.boot() < self._deadline
 
     def overdue_by(self, longest: Callable[[], float]) -> None:
         """longest(): for how many seconds some code has outlived its timeout; beyond a TTL the beats stop (R4)."""

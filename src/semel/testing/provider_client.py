@@ -9,7 +9,7 @@ import http.client
 import json
 import os
 import re
-import select
+import selectors
 import signal
 import subprocess
 import sys
@@ -349,8 +349,9 @@ def _spawn(arguments: list[str]) -> subprocess.Popen[str]:
 
 def _announced_url(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
-    with process.stdout as out:
-        ready, _, _ = select.select([out], [], [], _START_SECONDS)
+    with process.stdout as out, selectors.DefaultSelector() as first:  # select() cannot wait on a descriptor above 1,023
+        first.register(out, selectors.EVENT_READ)
+        ready = first.select(_START_SECONDS)
         line = out.readline() if ready else ""
     found = re.match(r"semel provider on (http://\S+) record ", line)
     if found is not None:
