@@ -42,7 +42,7 @@ class Review(Part):
 
         seen: the version you looked at (`app.effects.get(key).version`); if it has moved on: `Refused("stale_view")`.
         process_stopped: your word that the process that sent it has stopped, where semel cannot know.
-        A NotFound takes effect once settle has been watched by whoever claims the task next (R4).
+        A NotFound counts if it was on record that settle is over (R4); else the person is asked again once it is.
         """
         not_in_loop("app.review.resolve", "await app.review.aresolve(...)")
         review.no_agent("app.review.resolve")

@@ -11,7 +11,7 @@ from semel.machine import tasks
 from semel.model import Refusal
 
 KEY, T = "k", 1_000_000
-DEPTH, SUBMISSIONS = 6, 2  # deeper finds no further change (tried to 9)
+DEPTH, SUBMISSIONS = 7, 2  # deeper finds no further change (tried to 9 before people had to look after settle)
 Arrow = tuple[str, str, str]  # ledger, from, to
 
 
@@ -47,7 +47,8 @@ def commands(task: tasks.Task) -> Iterator[tasks.Command]:
         yield e.Renew(KEY, "ann", effect.version)
         for verdict in ("confirmed", "not_found", "conflict", "unavailable"):
             yield e.Settle(KEY, token, verdict, "lookup:f", waited_ms=T)
-            yield e.Settle(KEY, token, verdict, "person", waited_ms=T)
+            yield e.Settle(KEY, token, verdict, "person", settled=effect.settled)
+        yield e.NoteWatched(KEY, count, T, 0)
         yield from (
             e.Answer(KEY, verdict, "ann", effect.version, stopped=True) for verdict in ("confirmed", "not_found", "conflict")
         )
@@ -66,6 +67,7 @@ def shape(task: tasks.Task) -> object:
             effect.confirmed,
             effect.declined is not None,
             effect.answered is not None,
+            effect.watched,
             bool(effect.conflict),
             effect.waiting,
             effect.denied is not None,

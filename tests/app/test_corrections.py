@@ -52,8 +52,9 @@ class Shop:
         return task, found.key
 
     def said(self, h: Harness, verdict: semel.Verdict) -> tuple[semel.Ref[str], str]:
-        """And on which a person gave a verdict, which was believed."""
+        """And on which a person gave a verdict, which is believed: settle was over."""
         task, key = self.unknown(h)
+        h.advance(timedelta(minutes=6))
         self.app.review.resolve(key, verdict, by="ann")
         return task, key
 

@@ -37,15 +37,15 @@ def test_not_found_takes_effect_after_settle_and_it_is_sent_again(office: Office
     key = office.effect("inv_cut", "post")["key"]
     done = office.look("resolve", key, "--not-found", "--by", "ann")
     said = re.sub(r"\s+", " ", done.stdout)
-    assert "ann says that post did not happen. It takes effect once a worker has learnt that no sender can act any more" in said
+    assert "ann says that post did not happen. Settle was over, so it takes effect when a worker claims the task." in said
     unknown = office.json("unknown")["unknown"][0]
     assert unknown["needs"]["who"] == "worker"
-    assert "since a person said that it did not happen; no worker is running" in unknown["needs"]["text"]
+    assert "a worker believes the person who said that it did not happen; no worker is running" in unknown["needs"]["text"]
     work(office)  # believed, submitted again, and the connection is cut again
     post = office.effect("inv_cut", "post")
     assert len(post["submissions"]) == 2 and post["needs"]["who"] == "person"
     told = re.sub(r"\s+", " ", office.look("why", key).stdout)
-    assert "Settle has been watched: ann is believed, post did not happen. It had been unknown for" in told
+    assert "Settle was over when ann looked: post did not happen. It had been unknown for" in told
     assert "Attempt 2 asks for post again, since nothing had happened: submission 2" in told
 
 
@@ -124,13 +124,19 @@ def test_a_sender_that_nothing_fences_needs_the_word_that_it_has_stopped(fresh: 
         assert f"semel resolve {key[-8:]} --by YOU --not-found --process-stopped" in fresh.look(*command).stdout
     refused = fresh.look("resolve", key, "--not-found", "--by", "ann", code=1).stderr
     assert "unknown_outstanding" in refused and "--process-stopped" in refused
-    fresh.look("resolve", key, "--not-found", "--process-stopped", "--by", "ann")
+    said = re.sub(r"\s+", " ", fresh.look("resolve", key, "--not-found", "--process-stopped", "--by", "ann").stdout)
+    assert "You may have looked too early" in said and "asks you to look again" in said
     (fresh.folder / "world").open("a", encoding="utf-8").write("released\n")
+    work(fresh)
+    needs = fresh.json("unknown")["unknown"][0]["needs"]  # her word was when settle began, so that it counts from her next look
+    assert "settle is over now" in needs["text"] and not needs["process_stopped"] and fresh.task("inv_1")["delivery"] == "blocked"
+    fresh.look("resolve", key, "--not-found", "--by", "ann")
     work(fresh)
     assert fresh.task("inv_1")["execution"] == "succeeded"
     told = re.sub(r"\s+", " ", fresh.look("why", key).stdout)
     assert "Submission 1 of script makes a child process: nothing here can fence that." in told
     assert "The process that sent it is said to have stopped." in told
+    assert "ann looked before that, which does not count. Whoever looks now is believed." in told
     assert len(fresh.effect("inv_1", "script")["submissions"]) == 2
 
 

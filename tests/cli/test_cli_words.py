@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from semel.cli import needs, output
-from semel.engine import views
 from semel.machine import effects as e
+from semel.machine import recovery as r
 from semel.machine.recovery import Rung
 
 
@@ -55,7 +55,7 @@ def effect(rungs: tuple[Rung, ...]) -> e.Effect:
 
 
 def test_the_recorded_ladder_is_read_back() -> None:
-    assert views.rungs_of(effect(RUNGS)) == RUNGS
+    assert r.rungs_of(effect(RUNGS)) == RUNGS
     assert needs.ladder(effect(RUNGS)) == (
         "send it again within 1 d, then send it again, always, then ask the provider (settle 30 s), then ask the provider, "
         "then repeat it, then ask a person (settle 5 min)"

@@ -271,13 +271,32 @@ class Lab:
         return found
 
     def person(self, ref: semel.Ref[Any], action: str = "", *, stopped: bool = False) -> str:
-        """Wait until the task waits for a person, who looks into the provider's books and says what is there."""
+        """Wait until the task waits for a person, who looks into the provider's books and says what is there.
+
+        Whoever found nothing before settle was over is asked again, and looks again (R4).
+        """
         self.wait(ref, semel.Delivery.BLOCKED)
-        effect = self.unknown(ref)
-        acts = self.acts(action or effect.name.removeprefix("a"))
-        verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
-        self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version, process_stopped=stopped)
-        return "confirmed" if acts else "not_found"
+        before = self._not_found(self.unknown(ref).key)
+        while True:
+            self.wait(ref, semel.Delivery.BLOCKED)
+            effect, asked = self.unknown(ref), len(self.events(ref, "blocked"))
+            acts = self.acts(action or effect.name.removeprefix("a"))
+            verdict: semel.Verdict = semel.Confirmed(acts[0].id) if acts else semel.NotFound()
+            try:
+                self.app.review.resolve(effect.key, verdict, by="alice", seen=effect.version, process_stopped=stopped)
+            except semel.Refused as error:
+                if error.code != "stale_view":
+                    raise
+                continue  # settle was put on record meanwhile
+            if acts:
+                return "confirmed"
+            while self._not_found(effect.key) == before and len(self.events(ref, "blocked")) == asked:
+                time.sleep(0.01)
+            if self._not_found(effect.key) > before:  # they are believed, or by now a lookup is
+                return "not_found"
+
+    def _not_found(self, key: str) -> int:
+        return sum(event.body["verdict"] == "not_found" for event in self.events(key, "found"))
 
     def a_person_passes(self) -> None:
         """Whoever waits for a person now gets the truth, as the provider's books tell it of this key."""

@@ -39,9 +39,11 @@ def test_under_the_supervisor_the_child_dies_with_its_worker(lab: Lab) -> None:
     lab.kill_pid(worker)
     until("the child is dead too", lambda: is_gone(child))
     lab.open("child")
-    effect = goes_to_a_person(lab, ref)
+    goes_to_a_person(lab, ref)
     assert lab.acts("browse") == []
-    lab.app.review.resolve(effect.key, semel.NotFound(), by="alice", seen=effect.version, process_stopped=True)
+    assert lab.person(ref, stopped=True) == "not_found"
+    kinds = [event.kind for event in lab.events(ref) if event.kind in ("answered", "watched", "found")]
+    assert kinds == ["answered", "watched", "found"], "settle began with her word; then the lookup was asked again"
     assert lab.result(ref) == lab.acts("browse")[0].id
     assert lab.acts("browse")[0].pid != child
     lab.proved(ref, acts={"browse": 1})

@@ -376,6 +376,58 @@ def test_every_process_learns_at_its_beat(lab: Lab) -> None:
     assert session.learnt.waited_ms("acme", lab.read(task).effects["K"]) == 3000
 
 
+def asked(lab: Lab, recovery: tuple[str, ...] = ("ask:5000",)) -> tuple[Session, str]:
+    """A session that lives; and a task of a dead one, whose call is unknown, and about which a person is asked."""
+    dead, session, task = lab.session(), lab.session(), lab.task()
+    ledger = lab.claimed(dead, task)
+    state = ledger.state
+    assert land(ledger, e.Intend("K", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session, recovery=recovery))
+    lab.store.fence(dead.id, None, "dead")
+    session.sweep()
+    ledger = lab.claimed(session, task)
+    assert land(ledger, tasks.Block(ledger.state.token, "nobody but a person can tell", "K"))
+    return session, task
+
+
+def test_r4_the_end_of_settle_is_put_on_record_while_a_person_is_asked(lab: Lab) -> None:
+    session, task = asked(lab)
+    session.learn()
+    lab.clock.now += 4.9
+    session.learn()
+    assert not lab.read(task).effects["K"].watched, "settle is not over"
+    lab.clock.now += 0.1
+    session.learn()
+    assert lab.read(task).effects["K"].watched and lab.read(task).delivery == "blocked"
+    rows = lab.store.rows("acme", task)
+    assert (rows[-1].kind, rows[-1].actor) == ("watched", f"session:{session.id}")
+    session.learn()
+    assert len(lab.store.rows("acme", task)) == len(rows), "once"
+
+
+def test_r4_the_longest_settle_that_was_declared_is_watched(lab: Lab) -> None:
+    """A lookup's may be longer than that of `Ask`: for so long the request may act, whoever looks."""
+    session, task = asked(lab, ("lookup:60000", "ask:5000"))
+    session.learn()
+    lab.clock.now += 59.9
+    session.learn()
+    assert not lab.read(task).effects["K"].watched
+    lab.clock.now += 0.1
+    session.learn()
+    assert lab.read(task).effects["K"].watched
+
+
+def test_r4_nothing_is_noted_of_a_task_that_waits_for_a_worker(lab: Lab) -> None:
+    session, task = asked(lab)
+    assert land(
+        Ledger.read(lab.desk, "acme", task, "test"), e.Answer("K", "conflict", "ann", lab.read(task).effects["K"].version)
+    )  # type: ignore[arg-type]
+    assert land(Ledger.read(lab.desk, "acme", task, "test"), tasks.Unblock("look", 0))  # type: ignore[arg-type]
+    for _ in range(3):
+        session.learn()
+        lab.clock.now += 10.0
+    assert not lab.read(task).effects["K"].watched, "its ladder is climbed by whoever claims it"
+
+
 def test_a_rival_was_faster_and_the_outcome_is_evidence(lab: Lab) -> None:
     """R2, R5: queued on a version that is no longer; decided again, it is late."""
     dead, session = lab.session(), lab.session()

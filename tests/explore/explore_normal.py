@@ -38,9 +38,10 @@ COMMANDS: dict[str, Callable[..., Any]] = {
     "definite no": lambda at, k, n, token, sender: e.Disprove(KEYS[k], n, token, "refused", True, sender=sender),
     "lose": lambda at, k, n, token, sender: e.Lose(KEYS[k], n, token, "lost", True, sender),
     "lose running": lambda at, k, n, token, sender: e.Lose(KEYS[k], n, token, "lost", False, sender),
-    "settle": lambda at, k, token, verdict, how, waited, seen: e.Settle(
-        KEYS[k], token, verdict, how, waited_ms=waited, settle_ms=SETTLE, seen=seen
+    "settle": lambda at, k, token, verdict, how, waited, seen, settled=0: e.Settle(
+        KEYS[k], token, verdict, how, waited_ms=waited, settle_ms=SETTLE, seen=seen, settled=settled
     ),
+    "watched": lambda at, k, seen, waited: e.NoteWatched(KEYS[k], seen, waited, SETTLE),
     "child": lambda at, k, n, token: e.MarkUnfenced(KEYS[k], n, token, "child"),
     "gone": lambda at, k, sid, dead: e.NoteSenderGone(KEYS[k], f"s{sid}", dead),
     "credit": lambda at, k, n, token: e.Credit(KEYS[k], n, token),

@@ -42,6 +42,7 @@ from explore_nouns import (
     set_pc,
 )
 
+from semel.machine import effects as e
 from semel.machine import recovery as r
 from semel.model import EffectState
 
@@ -392,12 +393,12 @@ def _climb(rules: Rules, s: State, i: int, k: int) -> Iterator[Step]:
     else:
         waited = -1
     move = rules.m.move(tid, s.kid, s.age, k, waited)
-    if p.pcs[k][3] and isinstance(move, r.Look) and waited < SETTLE:  # it has found nothing, and must wait
+    if p.pcs[k][3] and isinstance(move, r.Look) and waited < SETTLE and not effect.watched:  # it has found nothing, and must wait
         beyond = any(x.beyond_proof for x in effect.open)
         move = r.Wait(1, "settle") if waited >= 0 or not beyond else rules.m.move(tid, s.kid, s.age, k, waited, move.index + 1)
         if isinstance(move, r.Person):
             move = r.Person("nothing was found, and nothing can prove that its sender has stopped")
-    yield from _move(rules, s, i, k, move, waited, len(effect.sent))
+    yield from _move(rules, s, i, k, move, waited, effect)
 
 
 def _stopped(effect: object) -> bool:
@@ -418,7 +419,7 @@ def _note(rules: Rules, s: State, i: int, p: Worker, task: int, k: int, sub: obj
     return ("w{} notes that a sender of {} is gone", (i, KEYS[k])), False, rules.land(s, task, a)
 
 
-def _move(rules: Rules, s: State, i: int, k: int, move: r.Move, waited: int, seen: int) -> Iterator[Step]:
+def _move(rules: Rules, s: State, i: int, k: int, move: r.Move, waited: int, x: e.Effect) -> Iterator[Step]:
     p = s.workers[i]
     task, key = p.task - 1, KEYS[k]
     settled: tuple[object, ...] | None = None
@@ -427,14 +428,17 @@ def _move(rules: Rules, s: State, i: int, k: int, move: r.Move, waited: int, see
     elif isinstance(move, r.RuleOut):
         settled = ("void", k, move.n, p.token)
     elif isinstance(move, r.Believe):
-        settled = ("settle", k, p.token, "not_found", "person", waited, 0)
+        settled = ("settle", k, p.token, "not_found", "person", waited, 0, x.settled)
+    elif isinstance(move, r.Note):
+        settled = ("watched", k, len(x.sent), waited)
     if settled is not None:
         yield _settles(rules, s, i, p, k, settled)
     elif isinstance(move, r.Again):
         yield ("w{} will send {} again", (i, key)), False, _set(rules, s, i, k, AGAIN, 0, 0, 0)
     elif isinstance(move, r.Look):
         found = int(s.keys[k].acts > 0)
-        asked = _set(rules, s, i, k, ASKED, seen, 0, 1 + found + 2 * (waited + 1 if waited <= 0 else 2))
+        known = 3 if x.watched else waited + 1 if waited <= 0 else 2
+        asked = _set(rules, s, i, k, ASKED, len(x.sent), 0, 1 + found + 2 * known)
         yield ("w{} asks the provider about {}: {}", (i, key, "it is there" if found else "nothing")), False, asked
         if rules.world.unavailable and s.left[FAULTS]:
             a = rules.m.ask(s.tids[task], s.kid, s.age, ("settle", k, p.token, "unavailable", "lookup", -1, 0))
@@ -455,7 +459,7 @@ def _settles(rules: Rules, s: State, i: int, p: Worker, k: int, what: tuple[obje
     if a.code in OWNER_LOST:
         return _gone(rules, s, i, a.code)
     told = a.code or ", ".join(a.told)
-    empty = int(what[3] == "not_found" and what[4] != "person" and bool(a.code))
+    empty = int(what[0] == "settle" and what[3] == "not_found" and what[4] != "person" and bool(a.code))
     after = _set(rules, rules.land(s, task, a), i, k, CLIMB, 0, 0, empty)
     return ("w{} settles {} by {}: {}", (i, KEYS[k], what[4] if what[0] == "settle" else what[0], told)), False, after
 
@@ -464,6 +468,7 @@ def _heard(rules: Rules, s: State, i: int, p: Worker, k: int) -> Step:
     """What it was told by the provider lands, on what is on record by now."""
     _, seen, _, told = p.pcs[k]
     found, waited = (told - 1) % 2, ((told - 1) // 2) - 1
-    waited = SETTLE if waited == 1 else waited
+    settled = seen if waited == 2 else 0  # it was on record when it asked that settle is over for so many
+    waited = {1: SETTLE, 2: -1}.get(waited, waited)
     verdict = "confirmed" if found else "not_found"
-    return _settles(rules, s, i, p, k, ("settle", k, p.token, verdict, "lookup", waited, 0 if found else seen))
+    return _settles(rules, s, i, p, k, ("settle", k, p.token, verdict, "lookup", waited, 0 if found else seen, settled))

@@ -10,6 +10,7 @@ RESTORED = ("is backed up", "is restored", "is enqueued again", "has been watche
 PEOPLE = ("a person looks for", "a person says of")
 
 WORLDS = (
+    World("person-looks-early", (OPAQUE,), workers=(WATCHED,), faults=1, patient=False, least=5_000, must=(*PEOPLE, "settles")),
     World("lookup", workers=TWO, faults=1, least=4_000,
           must=(*FROZEN, *KILLED, *SETTLED, "times out", "is dropped", "is refused: no", "breaks", "asks the provider", *PEOPLE,
                 "is refused t{}", "acts on", "finishes")),
@@ -80,6 +81,5 @@ KNOWN = (
     World("restore-not-watched", (LOOKED,), workers=(WATCHED,), faults=0, restores=1, watched=False),
     World("nothing-given-back", (LOOKED,), workers=(WATCHED,), faults=1, gives_back=False),
     World("commit-lands-late", (ATOMIC,), workers=(WATCHED,), faults=1, atomic_cas=False),
-    World("person-looks-early", (OPAQUE,), workers=(WATCHED,), faults=1, patient=False),
     World("outcome-fails-alone", (LOOKED, KEYED), ((0, 1),), faults=1, chained=False),
 )

@@ -26,11 +26,10 @@ LONGEST = 30
         ("restore-not-watched", "can still act"),
         ("nothing-given-back", "no honest step"),
         ("commit-lands-late", "it happened"),
-        ("person-looks-early", "it happened"),
     ],
 )
 def test_without_its_rule_the_world_breaks_the_promise(name: str, wrong: str, measured: Callable[[str], None]) -> None:
-    """The machine is told what is not so: that a worker can be fenced, that settle is over, that a look was late enough."""
+    """The machine is told what is not so: that a worker can be fenced, that settle is over."""
     found = explore(BY_NAME[name])
     assert wrong in found.wrong, found.line()
     assert len(found.trace) < LONGEST, found.told()

@@ -168,6 +168,38 @@ def answered_stopped() -> Bench:
     return found.do(e.Answer(KEY, "not_found", "alice", found.seq, stopped=True))
 
 
+def watched() -> Bench:
+    """Settle is over, and a person is asked (R4)."""
+    return ended().do(e.NoteWatched(KEY, 1, waited_ms=9, settle_ms=9))
+
+
+def watched_answered() -> Bench:
+    """They looked after that."""
+    found = watched()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
+
+
+def aside() -> Bench:
+    """A person's not_found came before settle was over; it is over now (R4)."""
+    return answered().do(e.NoteWatched(KEY, 1, waited_ms=9, settle_ms=9))
+
+
+def aside_stopped() -> Bench:
+    """Their word that its process has stopped lasts: settle was counted from it."""
+    return answered_stopped().do(e.NoteWatched(KEY, 1, waited_ms=9, settle_ms=9))
+
+
+def aside_answered() -> Bench:
+    """They looked again."""
+    found = aside_stopped()
+    return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
+
+
+def aside_resubmitted() -> Bench:
+    """A later submission, of which nobody has watched anything."""
+    return aside().do(intend(again=True)).do(e.Lose(KEY, 2, SECOND, "no answer", ended=False))
+
+
 def conflict_answered() -> Bench:
     found = conflict()
     return found.do(e.Answer(KEY, "not_found", "alice", found.seq))
@@ -376,7 +408,7 @@ def said_confirmed_told() -> Bench:
 
 def said_not_found() -> Bench:
     """A person said that it did not happen, and settle has been watched."""
-    return answered().do(e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9))
+    return watched_answered().do(e.Settle(KEY, SECOND, "not_found", e.PERSON, settled=1))
 
 
 def said_not_found_sent() -> Bench:
@@ -416,6 +448,7 @@ STATES: dict[str, Callable[[], Bench]] = {
         unfenced_child_ended, resubmitted_lost,
         resubmitted_disproved, resubmitted_barred,
         told_returned, told_not_done, unavailable, answered, answered_unquiet, answered_stopped,
+        watched, watched_answered, aside, aside_stopped, aside_answered, aside_resubmitted,
         conflict, conflict_answered, answered_conflict, atomic, atomic_lost, atomic_voided, atomic_voided_anew,
         atomic_conflict, confirmed, confirmed_unrecorded, confirmed_second,
         assumed, assumed_unfenced, assumed_anew, assumed_not_found,
@@ -530,7 +563,14 @@ COMMANDS: dict[str, Make] = {
     "settle_not_found": _settle("not_found", waited_ms=30_000, settle_ms=30_000),
     "settle_not_found_early": _settle("not_found", waited_ms=29_999, settle_ms=30_000),
     "settle_not_found_before": _settle("not_found", waited_ms=30_000, settle_ms=30_000, seen=1),
-    "settle_not_found_person": lambda _: e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=5, settle_ms=5),
+    "settle_not_found_person": lambda _: e.Settle(KEY, SECOND, "not_found", e.PERSON, settled=1),
+    "settle_not_found_person_unasked": lambda _: e.Settle(KEY, SECOND, "not_found", e.PERSON, waited_ms=9),
+    "settle_not_found_watched": _settle("not_found", settle_ms=30_000, settled=1),
+    "note_watched": lambda effect: e.NoteWatched(KEY, len(effect.sent) if effect else 1, waited_ms=30_000, settle_ms=30_000),
+    "note_watched_early": lambda effect: e.NoteWatched(
+        KEY, len(effect.sent) if effect else 1, waited_ms=29_999, settle_ms=30_000
+    ),
+    "note_watched_before": lambda _: e.NoteWatched(KEY, 1, waited_ms=30_000, settle_ms=30_000),
     "settle_not_found_observed": _settle("not_found", waited_ms=30_000, settle_ms=30_000, observed=AS_ALICE),
     "settle_not_found_observed_other": _settle("not_found", waited_ms=30_000, settle_ms=30_000, observed=AS_BOB),
     "settle_confirmed_unobservable": _settle("confirmed", observed=Observed(None, "PermissionError: logged out")),

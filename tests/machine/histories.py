@@ -138,6 +138,7 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
         "gone": lambda: e.NoteSenderGone(key, f"s{n % 2}", dead=bool(n % 3)),
         "settle": lambda: e.Settle(key, token, ("confirmed", "not_found", "conflict", "unavailable")[n % 4], "lookup:f", n,
                                    waited_ms=n % 3, settle_ms=n % 2),
+        "note": lambda: e.NoteWatched(key, len(known.sent) if known else 0, n % 3, n % 2),
         "credit": lambda: e.Credit(key, sub, token),
         "answer": lambda: e.Answer(key, ("confirmed", "not_found", "conflict")[n % 3], "alice",
                                    (known.version if known else 0) - (n % 5 == 0), stopped=bool(n % 2)),
@@ -150,7 +151,8 @@ def command(history: History, name: str, n: int, token_behind: int) -> t.Command
 NAMES = ["claim"] * 4 + ["intend"] * 4 + ["lose", "confirm"] * 4 + [
     "finish", "fail", "park", "suspend", "block", "unblock", "conclude", "lose_lease", "step", "cancel", "replay", "decline",
     "ask", "ask", "approve", "approve", "approve", "deny", "wait", "wait", "again", "again", "disprove", "mark", "gone",
-    "settle", "settle", "credit", "credit", "credit", "answer", "answer", "spend", "exceed", "reverse", "reverse",
+    "settle", "settle", "note", "note", "credit", "credit", "credit", "answer", "answer", "spend", "exceed",
+    "reverse", "reverse",
     "bind", "bind", "observed", "observed", "mismatch", "anew",
 ]  # fmt: skip
 MOVES = st.lists(

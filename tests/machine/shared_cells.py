@@ -196,6 +196,12 @@ def said_confirmed_other() -> SharedBench:
     return bench.do(OTHER, e.Answer(SHARED, "confirmed", "alice", bench.key.version))
 
 
+def answered_other() -> SharedBench:
+    """A person said that it did not happen, and looked when settle was over."""
+    bench = unknown_other().do(OTHER, e.NoteWatched(SHARED, 1, waited_ms=9, settle_ms=9))
+    return bench.do(OTHER, e.Answer(SHARED, "not_found", "alice", bench.key.version))
+
+
 def taken_back_other() -> SharedBench:
     """And a person took that back."""
     bench = said_confirmed_other()
@@ -220,7 +226,7 @@ STATES: dict[str, Callable[[], SharedBench]] = {
         none, disproved_other, submitted_other, submitted_mine, taken_over, unknown_other, unknown_mine, fenced_other,
         taken_over_lost, told_other, conflict_other, atomic_mine, atomic_lost_other, confirmed_other,
         asked_other, asked_both, approved_other, denied_other, unknown_observed_other, said_confirmed_other, taken_back_other,
-        renewed_other, approved_ahead,
+        renewed_other, approved_ahead, answered_other,
     )
 }  # fmt: skip
 
@@ -282,6 +288,8 @@ COMMANDS: dict[str, Callable[[SharedBench, int], e.EffectCommand]] = {
     "settle_not_found_observed": lambda b, token: e.Settle(
         SHARED, token, "not_found", "lookup:find", waited_ms=9, settle_ms=9, observed=AS_ALICE
     ),
+    "note_watched": lambda b, _: e.NoteWatched(SHARED, len(b.key.effect.sent) if b.key.effect else 1, waited_ms=9, settle_ms=9),
+    "settle_not_found_person": lambda b, token: e.Settle(SHARED, token, "not_found", e.PERSON, settled=1),
     "credit": lambda b, token: e.Credit(SHARED, 1, token),
     "void": lambda b, token: e.Void(SHARED, b.last[0], token),
     "void_own": lambda b, token: e.Void(SHARED, b.last[0], token, (MINE, b.tasks[MINE].attempt)),

@@ -137,11 +137,37 @@ def test_every_credit_that_the_ladder_asks_for_is_accepted() -> None:
                 assert not isinstance(decided, Refusal), name
 
 
-def test_a_persons_not_found_is_believed_when_settle_is_over() -> None:
+def test_a_persons_not_found_is_believed_if_settle_was_over_on_record_when_they_looked() -> None:
     answered = effect("answered")
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=0)) == r.Wait(300_000, _any_why(answered, 0))
     assert r.next_move(answered, (LOOKUP, ASK), facts(waited=299_999)) == r.Wait(1, _any_why(answered, 299_999))
-    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000)) == r.Believe(300_000)
+    assert r.next_move(answered, (LOOKUP, ASK), facts(waited=300_000)) == r.Note(300_000), "it came before: it is put aside"
+    assert r.next_move(effect("watched_answered"), (LOOKUP, ASK), facts()) == r.Believe(300_000)
+
+
+def test_the_end_of_settle_is_on_record_before_a_person_is_asked() -> None:
+    for state, rungs in (("ended", (ASK,)), ("conflict", (LOOKUP, ASK)), ("resubmitted_barred", (RESEND, ASK))):
+        assert isinstance(r.next_move(effect(state), rungs, facts(waited=299_999)), r.Person), state
+        assert r.next_move(effect(state), rungs, facts(waited=300_000)) == r.Note(300_000), state
+    assert isinstance(r.next_move(effect("watched"), (ASK,), facts(waited=300_000)), r.Person), "once is enough"
+    assert isinstance(r.next_move(effect("unended"), (r.Rung("ask"),), facts()), r.Person), "a sender may act: nothing is over"
+
+
+def test_after_an_early_answer_lookups_are_asked_again_and_then_a_person() -> None:
+    for state in ("aside", "aside_stopped"):
+        assert r.next_move(effect(state), (LOOKUP, ASK), facts()) == r.Look(0)
+        assert r.settle_after(effect(state), LOOKUP, facts()) == 0, "it is on record that settle is over"
+        assert r.next_move(effect(state), (ASK,), facts()) == r.Person(r.LOOK_AGAIN)
+    assert r.next_move(effect("aside_answered"), (LOOKUP, ASK), facts()) == r.Believe(300_000)
+    assert r.settle_after(effect("aside_resubmitted"), LOOKUP, facts()) == -1
+
+
+def test_a_person_is_believed_no_sooner_than_any_lookup() -> None:
+    """Whatever may still act for as long as a lookup says may act after a person's look too."""
+    slow, answered = r.Rung("lookup", settle_ms=900_000), effect("answered")
+    for rungs in ((slow, ASK), (LOOKUP, slow), (slow,)):
+        assert r.next_move(answered, rungs, facts(waited=300_000)) == r.Wait(600_000, _any_why(answered, 0))
+        assert r.next_move(answered, rungs, facts(waited=900_000)) == r.Note(900_000)
 
 
 def _any_why(answered: e.Effect, waited: int) -> str:
@@ -175,16 +201,18 @@ def test_a_conflict_is_for_a_person_whatever_the_ladder() -> None:
     for rungs in ((RESEND, ASK), (LOOKUP, ASK), (REPEAT, ASK)):
         move = r.next_move(effect("conflict"), rungs, facts())
         assert isinstance(move, r.Person) and "a mail that is not ours" in move.why
-        assert isinstance(r.next_move(effect("answered_conflict"), rungs, facts(waited=10**9)), r.Person)
+        assert isinstance(r.next_move(effect("answered_conflict"), rungs, facts()), r.Person)
 
 
 def test_a_person_who_answers_a_conflict_is_believed() -> None:
-    assert r.next_move(effect("conflict_answered"), (LOOKUP, ASK), facts(waited=300_000)) == r.Believe(300_000)
+    watched = c.conflict().do(e.NoteWatched(c.KEY, 1, waited_ms=9, settle_ms=9))
+    watched.do(e.Answer(c.KEY, "not_found", "alice", watched.seq))
+    assert r.next_move(effect_of(watched), (LOOKUP, ASK), facts()) == r.Believe(300_000)
 
 
 @pytest.mark.parametrize(("waited", "left"), [(-1, -1), (0, 30_000), (29_999, 1), (30_000, 0), (10**9, 0)])
 def test_settle_counts_from_when_this_process_learnt(waited: int, left: int) -> None:
-    assert r.settle_after(LOOKUP, facts(waited=waited)) == left
+    assert r.settle_after(effect("ended"), LOOKUP, facts(waited=waited)) == left
 
 
 # --- R13, retention ---------------------------------------------------------------------------------------------------

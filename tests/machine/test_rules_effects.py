@@ -308,6 +308,8 @@ def test_r4_what_is_beyond_proof_needs_a_person_and_nothing_else_does() -> None:
         "unfenced_child",
         "unfenced_child_ended",
         "answered_stopped",
+        "aside_stopped",
+        "aside_answered",
         "assumed_unfenced",
     }
 
@@ -319,9 +321,10 @@ def test_r4_a_person_must_say_that_an_unfenced_process_has_stopped(state: str) -
     assert code(effect, e.Answer(c.KEY, "not_found", "alice", effect.version)) == "unknown_outstanding"
     bench.do(e.Answer(c.KEY, "not_found", "alice", effect.version, stopped=True))
     assert effect_of(bench).state is EffectState.AMBIGUOUS, "and even then settle is watched first"
-    person = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=299_999, settle_ms=300_000)
-    assert code(effect_of(bench), person) == "unknown_outstanding"
-    assert kinds(effect_of(bench), replace(person, waited_ms=300_000)) == ["found"]
+    note = e.NoteWatched(c.KEY, 1, waited_ms=299_999, settle_ms=300_000)
+    assert code(effect_of(bench), note) == "unknown_outstanding"
+    bench.do(replace(note, waited_ms=300_000)).do(e.Answer(c.KEY, "not_found", "alice", effect.version + 2))
+    assert kinds(effect_of(bench), BELIEVED) == ["found"]
 
 
 def test_r4_a_persons_not_found_waits_for_the_sender_as_well() -> None:
@@ -366,6 +369,65 @@ def test_r4_confirmed_needs_no_waiting() -> None:
         found = e.Settle(c.KEY, c.SECOND, "confirmed", "lookup:find", "msg-1")
         bench = c.STATES[state]().do(found)
         assert effect_of(bench).state is EffectState.CONFIRMED and not effect_of(bench).open, state
+
+
+WATCHED = e.NoteWatched(c.KEY, 1, waited_ms=300, settle_ms=300)
+BELIEVED = e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, settled=1)
+
+
+def test_r4_a_persons_not_found_counts_only_if_it_stands_after_the_end_of_settle() -> None:
+    """The request may act after their look, and before settle is over."""
+    for early in ("answered", "answered_stopped", "conflict_answered"):
+        assert code(effect_of(c.STATES[early]()), replace(BELIEVED, waited_ms=10**9)) == "unknown_outstanding", early
+    assert kinds(effect_of(c.watched_answered()), BELIEVED) == ["found"]
+
+
+def test_r4_an_answer_to_what_was_seen_before_the_end_of_settle_is_refused() -> None:
+    """They looked, and were slow to answer."""
+    effect, seen = effect_of(c.watched()), effect_of(c.ended()).version
+    assert code(effect, e.Answer(c.KEY, "not_found", "alice", seen)) == "stale_view"
+    assert kinds(effect, e.Answer(c.KEY, "not_found", "alice", effect.version)) == ["answered"]
+
+
+def test_r4_settle_is_over_when_it_has_been_watched_and_no_sender_can_act() -> None:
+    for state in ("ended", "answered", "answered_stopped"):
+        assert kinds(effect_of(c.STATES[state]()), WATCHED) == ["watched"], state
+    assert code(effect_of(c.ended()), replace(WATCHED, waited_ms=299)) == "unknown_outstanding"
+    for state in ("unended", "answered_unquiet", "unfenced_child"):
+        assert code(effect_of(c.STATES[state]()), WATCHED) == "unknown_outstanding", state
+    assert code(effect_of(c.watched()), WATCHED) == code(effect_of(c.said_not_found()), WATCHED) == "stale_view"
+    resubmitted = c.resubmitted().do(e.Lose(c.KEY, 2, c.SECOND, "ReadTimeout", ended=True))
+    assert code(effect_of(resubmitted), WATCHED) == "stale_view", "it was watched of the first alone"
+
+
+def test_r4_after_an_early_answer_was_put_aside_the_next_counts_at_once() -> None:
+    bench = c.aside_stopped()
+    assert effect_of(bench).answered is None and effect_of(bench).settled == 1 and effect_of(bench).watched
+    assert code(effect_of(bench), BELIEVED) == "stale_view", "nobody has answered since"
+    again = effect_of(c.aside_answered())  # who need not say again that its process has stopped
+    assert not again.quiet and kinds(again, BELIEVED) == ["found"]
+
+
+def test_r4_a_lookup_is_believed_at_once_only_if_it_was_asked_after_that() -> None:
+    """Another task looks for the same key, and its lookup is slow: it says what was so before settle was over."""
+    effect = effect_of(c.watched())
+    assert kinds(effect, replace(settle(-1), settled=1)) == ["found"]
+    assert code(effect, settle(-1)) == "unknown_outstanding"
+
+
+def test_r4_what_was_watched_says_nothing_of_a_later_submission() -> None:
+    bench = c.aside_resubmitted()
+    assert not effect_of(bench).watched
+    assert code(effect_of(bench), replace(settle(-1), settled=1)) == "unknown_outstanding"
+    bench.do(e.Answer(c.KEY, "not_found", "alice", effect_of(bench).version))
+    assert code(effect_of(bench), BELIEVED) == "unknown_outstanding"
+
+
+def test_r4_whoever_takes_their_word_back_takes_what_was_watched_on_it_along() -> None:
+    bench = c.aside_stopped()
+    bench.do(c.reverse(bench))
+    assert effect_of(bench).settled == 0 and not effect_of(bench).watched
+    assert code(effect_of(bench), e.Answer(c.KEY, "not_found", "alice", effect_of(bench).version)) == "unknown_outstanding"
 
 
 # --- R10, R21 ---------------------------------------------------------------------------------------------------------

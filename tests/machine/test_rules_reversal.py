@@ -34,7 +34,7 @@ def test_a_correction_names_the_row_that_it_reverses_and_reopens_what_that_had_c
 
 
 def test_a_not_found_that_was_believed_is_taken_back_with_the_row_in_which_a_person_said_it() -> None:
-    answered = c.answered().effect
+    answered = c.watched_answered().effect
     decided = decide(c.said_not_found())
     assert not isinstance(decided, Refusal) and answered is not None
     (event,) = decided.events
@@ -139,8 +139,9 @@ def test_what_people_have_decided_about_since_cannot_be_taken_back() -> None:
         c.approved().do(c.intend(attempt=1, token=c.FIRST, session="s1")).do(e.Lose(c.KEY, 1, c.FIRST, "ReadTimeout", ended=True))
     )
     assert lost.effect is not None
-    said = lost.do(e.Answer(c.KEY, "not_found", "alice", lost.effect.version))
-    clean = said.do(e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, waited_ms=9, settle_ms=9))
+    watched = lost.do(e.NoteWatched(c.KEY, 1, waited_ms=9, settle_ms=9)).effect
+    said = lost.do(e.Answer(c.KEY, "not_found", "alice", watched.version if watched else 0))
+    clean = said.do(e.Settle(c.KEY, c.SECOND, "not_found", e.PERSON, settled=1))
     assert not isinstance(decide(clean), Refusal), "before anybody decides anew"
     denied = clean.do(e.Deny(c.KEY, "bob", clean.effect.version if clean.effect else 0))
     refused(denied, Code.STALE_VIEW, "people have decided about")

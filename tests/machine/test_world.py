@@ -50,7 +50,7 @@ class World:
     senders: list[Sender] = field(default_factory=list)
     acts: Counter[str] = field(default_factory=Counter)
     sessions: int = 0
-    asked: dict[str, tuple[str, int, bool]] = field(default_factory=dict)  # verdict, submissions, quiet: when it was asked
+    asked: dict[str, tuple[str, int, bool, int]] = field(default_factory=dict)  # verdict, submissions, quiet, settled: when asked
     looked_at: dict[str, tuple[bool, int]] = field(default_factory=dict)  # a person's look: had it happened; version
     intents: int = 0
 
@@ -156,14 +156,15 @@ class World:
         if known is not None and known.state is EffectState.AMBIGUOUS:
             # settle was over when it was asked: nothing that a quiet sender has sent is still under way
             happened = "confirmed" if self.acts[key] else "not_found"
-            found["is looked for"] = lambda: self.asked.update({key: (happened, len(known.sent), known.quiet)})
+            found["is looked for"] = lambda: self.asked.update({key: (happened, len(known.sent), known.quiet, known.settled)})
             found["is looked at"] = lambda: self._look(key, known)
             for late in known.evidence:
                 found[f"credit {late.n}"] = lambda n=late.n: self._say(e.Credit(key, n, self.task.token))  # type: ignore[misc]
             if known.answered:
                 found["is believed"] = lambda: self._say(
-                    e.Settle(key, self.task.token, "not_found", e.PERSON, waited_ms=SETTLE, settle_ms=SETTLE)
+                    e.Settle(key, self.task.token, "not_found", e.PERSON, settled=known.settled)
                 )
+            found["is watched"] = lambda: self.tell(e.NoteWatched(key, len(known.sent), SETTLE, SETTLE)) and None
         if key in self.asked:
             found["is heard of"] = lambda: self._hear(key)
         if key in self.looked_at:
@@ -181,9 +182,10 @@ class World:
         self.tell(e.Answer(key, "confirmed" if happened else "not_found", "alice", seen, "x", stopped=True))
 
     def _hear(self, key: str) -> None:
-        verdict, seen, quiet = self.asked.pop(key)
+        verdict, seen, quiet, settled = self.asked.pop(key)
         waited = SETTLE if quiet else -1
-        self.tell(e.Settle(key, self.task.token, verdict, "lookup:find", "x", waited_ms=waited, settle_ms=SETTLE, seen=seen))
+        asked = e.Settle(key, self.task.token, verdict, "lookup:find", "x", waited_ms=waited, settle_ms=SETTLE, seen=seen)
+        self.tell(replace(asked, settled=settled))
 
 
 def check(world: World, story: list[str]) -> None:
@@ -217,14 +219,18 @@ def form(world: World) -> Hashable:
     """What matters of a world: two that share it have the same future. Times, versions and tokens count only as equal or not."""
     task, now = world.task, world.session
     effects = [
-        (key, x.state, x.conflict, x.answered and x.answered.stopped, [(found.n, found.outcome) for found in x.evidence],
+        (key, x.state, x.conflict, x.settled, x.answered and x.answered.stopped,
+         [(found.n, found.outcome) for found in x.evidence],
          [(s.open, s.lost, s.ended, s.fenced, s.dead, s.unfenced, s.token == task.token, s.session == now) for s in x.sent])
         for key, x in sorted(task.effects.items())
     ]  # fmt: skip
     senders = [
         (s.key, s.n, s.token == task.token, s.session == now, s.fenceable, s.code, s.child, s.acted) for s in world.senders
     ]
-    asked = [(key, verdict, len(task.effects[key].sent) - n, quiet) for key, (verdict, n, quiet) in sorted(world.asked.items())]
+    asked = [
+        (key, verdict, len(task.effects[key].sent) - n, quiet, settled)
+        for key, (verdict, n, quiet, settled) in sorted(world.asked.items())
+    ]
     looked_at = [(key, happened, task.effects[key].version == v) for key, (happened, v) in sorted(world.looked_at.items())]
     whole = (task.delivery, task.session == now, effects, senders, sorted(world.acts.items()), asked, looked_at)
     return repr(whole)

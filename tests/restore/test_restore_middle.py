@@ -79,9 +79,14 @@ class Story:
         self.give("charge", "vanished")  # whoever wanted it asks again
         until("all have come to an end", lambda: all(lab.task(ref).delivery in FINAL for ref in self.refs.values()))
         self.blocked = {ref for ref, task in self.refs.items() if lab.task(task).delivery == "blocked"}
-        for ref in sorted(self.blocked):
+        until("all are done", self.people_pass)
+
+    def people_pass(self) -> bool:
+        """Whether all are done; whoever is asked, maybe again since settle was not over, looks and answers."""
+        waiting = {ref: self.lab.task(task).delivery for ref, task in self.refs.items()}
+        for ref in sorted(ref for ref, delivery in waiting.items() if delivery == "blocked"):
             self.person(ref)
-        until("all are done", lambda: all(lab.task(ref).delivery == "acknowledged" for ref in self.refs.values()))
+        return all(delivery == "acknowledged" for delivery in waiting.values())
 
     def person(self, ref: str) -> None:
         """Alice looks into the provider's books, and says what is there."""

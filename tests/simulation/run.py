@@ -11,7 +11,6 @@ from pathlib import Path
 if not os.environ.get("PYTHONPATH"):  # else it says which source is played
     sys.path.insert(0, str(Path(__file__).parents[2] / "src"))
 
-from sim_happenings import Happenings
 from sim_play import play
 
 
@@ -20,10 +19,8 @@ def main() -> int:
     asked.add_argument("--seed", type=int)
     asked.add_argument("--seeds", default="")
     asked.add_argument("-v", action="store_true")
-    asked.add_argument("--early-looks", action="store_true", help="people look before settle is over, and are believed")
     given = asked.parse_args()
     first, _, last = (given.seeds or f"{given.seed}..{given.seed + 1}").partition("..")
-    Happenings.early_looks = given.early_looks
     began = time.perf_counter()
     found = play(int(first), int(last), tell=given.v or given.seed is not None, stop=False)
     took = time.perf_counter() - began

@@ -24,8 +24,6 @@ LOOK = 1.0  # how often it is looked whether all has ended
 class Happenings:
     """The hands that move a world."""
 
-    early_looks = False  # whether people say that it did not happen while a request may still be acted upon: no rule stops that
-
     def __init__(self, world: World) -> None:
         self.world, self.random, self.count = world, world.random, world.counters
         self.until = self.random.uniform(*STORM)
@@ -156,8 +154,7 @@ class Happenings:
             if effect is None:
                 continue
             sim.block(draw.uniform(0.0, 2.0))
-            if self.world.outside.under_way[row.key] and not self.early_looks:
-                continue  # settle is not over: whoever looks now looks too early
+            self.count["people: looked too early"] += self.world.outside.under_way[row.key] > 0
             act = self.world.outside.books(row.key)
             verdict: semel.Verdict = semel.Confirmed(act.result) if act else semel.NotFound()
             at_large = [m for m in self.world.gone.values() if not (m.dead or m.timer)]

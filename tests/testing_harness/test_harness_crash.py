@@ -97,15 +97,34 @@ def test_own_lookup_asks_the_declared_function(colour: str) -> None:
 
 
 @colours
-def test_a_person_who_says_not_found_is_believed_only_after_settle(colour: str) -> None:
+def test_a_person_who_says_not_found_is_believed_if_they_looked_after_settle(colour: str) -> None:
     with Harness(app) as h:
         effect, ref = begun(h, colour, "ask", "before")
         assert app.tasks.get(ref).delivery == "blocked" and h.sent(effect) == []
         (unknown,) = app.effects.list(state="ambiguous")
         app.review.resolve(unknown.key, semel.NotFound(), by="ada", reason="the bank says so")
         h.run()
-        assert h.sent(effect) == []
         h.advance(timedelta(minutes=5))
+        h.run()
+        again = app.tasks.get(ref)
+        assert h.sent(effect) == [] and again.delivery == "blocked" and "look again" in again.why
+        (unknown,) = app.effects.list(state="ambiguous")
+        app.review.resolve(unknown.key, semel.NotFound(), by="ada", reason="the bank still says so", seen=unknown.version)
+        h.run()
+        assert ref.result() == 42 and len(h.sent(effect)) == 1
+        assert [event.kind for event in app.journal(ref)].count("watched") == 1
+
+
+@colours
+def test_who_answers_what_they_saw_before_the_end_of_settle_must_look_again(colour: str) -> None:
+    """The worker lives, and has put on record that settle is over while they still thought about it."""
+    with Harness(app) as h:
+        effect, ref = begun(h, colour, "ask", "before")
+        (early,) = app.effects.list(state="ambiguous")
+        h.advance(timedelta(minutes=5))
+        with pytest.raises(semel.Refused, match="stale_view"):
+            app.review.resolve(early.key, semel.NotFound(), by="ada", seen=early.version)
+        app.review.resolve(early.key, semel.NotFound(), by="ada")
         h.run()
         assert ref.result() == 42 and len(h.sent(effect)) == 1
 

@@ -32,7 +32,7 @@ def resolve(
         typer.Option("--confirmed", metavar="JSON", help="It happened, and this is its result.", show_default=False),
     ] = None,
     not_found: Annotated[
-        bool, typer.Option("--not-found", metavar="", help="It did not happen. Takes effect once a worker has watched settle.")
+        bool, typer.Option("--not-found", metavar="", help="It did not happen. Counts if settle was over when you looked.")
     ] = False,
     conflict: Annotated[
         str | None,

@@ -140,11 +140,14 @@ def outcome(desk: Desk, after: Subject, verdict: Verdict, by: str, checked: bool
             said.append("The result was not checked against the effect's type: --app MODULE:app does that.")
         return said
     if isinstance(verdict, NotFound):
+        what = f"On record: {by} says that {name} did not happen."
+        if after.effect.watched:
+            return [f"{what} Settle was over, so it takes effect when a worker claims the task.{worker}"]
         settle = settle_of_person(after.effect)
-        watched = f"has watched settle pass ({out.duration(settle)}) since it learnt" if settle else "has learnt"
+        over = f"settle ({out.duration(settle)}) is over" if settle else "it is known that no sender can act any more"
         return [
-            f"On record: {by} says that {name} did not happen. It takes effect once a worker {watched} that no sender can act "
-            f"any more; until then {name} stays unknown.{worker}"
+            f"{what} You may have looked too early: once a worker has watched until {over}, it asks you to look again. "
+            f"Until then {name} stays unknown.{worker}"
         ]
     return [f"On record: {by} says that something else is there. {name} stays unknown until a person gives another verdict."]
 

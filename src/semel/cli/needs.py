@@ -35,7 +35,7 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
     if move is None:
         return None
     task = desk.store.task(tenant, x.task)
-    stopped = any(s.unfenced and not s.quiet for s in x.open)
+    stopped = x.unfenced
     blocked = task is not None and task.delivery == Delivery.BLOCKED
     if task is not None and held(task.delivery, task.why):
         again = f"the right login, then semel replay {short(task.task)} --by YOU"
@@ -44,17 +44,28 @@ def need_of(desk: Desk, tenant: str, x: e.Effect) -> Need | None:
         return Need("person", "a person's verdict: did it happen before the store went back?", stopped)
     if isinstance(move, r.Person) or blocked:
         why = move.why if isinstance(move, r.Person) and (x.conflict or not blocked) else task.why if task is not None else ""
-        return Need("person", _asks(why), stopped)
+        return Need("person", _asks(why, _too_early(x)), stopped)
     return Need("worker", f"{_does(move, x)}{_when(desk, task)}", stopped)
 
 
-def _asks(why: str) -> str:
-    return "a person's verdict" + (f" ({why})" if why not in ("", OBVIOUS) else ": did it happen?")
+def _asks(why: str, more: str) -> str:
+    if why in ("", OBVIOUS):
+        return f"a person's verdict: did it happen?{more}"
+    return f"a person's verdict ({why}){'.' if more else ''}{more}"
+
+
+def _too_early(x: e.Effect) -> str:
+    if x.watched:
+        return ""
+    settle = settle_of_person(x)
+    return f" Settle{f' ({duration(settle)})' if settle else ''} is not over: whoever finds nothing now is asked again."
 
 
 def _does(move: r.Move, x: e.Effect) -> str:
     if x.answered is not None:
-        return "a worker watches settle, since a person said that it did not happen"
+        if x.watched:
+            return "a worker believes the person who said that it did not happen"
+        return "a worker watches settle, since a person said that it did not happen; then they are asked to look again"
     if isinstance(move, r.Credit):
         return "a worker believes the evidence that came in late"
     if isinstance(move, r.Again):
@@ -85,7 +96,7 @@ _RUNGS = {"lookup": "ask the provider", "ask": "ask a person", "repeat": "repeat
 def ladder(x: e.Effect) -> str:
     """The recorded recovery ladder in words."""
     said = []
-    for rung in views.rungs_of(x):
+    for rung in r.rungs_of(x):
         settle = f" (settle {duration(rung.settle_ms)})" if rung.settle_ms else ""
         if rung.kind == "resend":
             within = f" within {duration(rung.within_ms)}" if rung.within_ms is not None else ", always"
@@ -97,4 +108,4 @@ def ladder(x: e.Effect) -> str:
 
 def settle_of_person(x: e.Effect) -> int:
     """Milliseconds for which settle is watched before a person's not_found is believed."""
-    return next((rung.settle_ms for rung in views.rungs_of(x) if rung.kind == "ask"), 0)
+    return r.settle_of(r.rungs_of(x))

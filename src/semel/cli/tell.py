@@ -431,7 +431,7 @@ def _found(t: Teller, row: Row, x: j.Found, name: str, past: Past) -> tuple[str,
         return _ended(f"{by} {said}{why}") + f" {name} happened.", (("result", x.result), *as_whom)
     if x.verdict == "not_found":
         if x.how == "person":
-            return f"Settle has been watched: {person_of(past.answered[0])} is believed, {name} did not happen.", ()
+            return f"Settle was over when {person_of(past.answered[0])} looked: {name} did not happen.", ()
         return _ended(f"{by} did not find it, and settle was over: {name} did not happen{why}"), as_whom
     if x.verdict == "conflict":
         return _ended(f"{by} found something else in its place{why}") + " A person must look.", ()
@@ -442,7 +442,13 @@ def _answered(t: Teller, row: Row, x: j.Answered, name: str, past: Past) -> tupl
     stopped = " The process that sent it is said to have stopped." if x.stopped else ""
     why = f": {x.reason}" if x.reason else ""
     said = _ended(f"{person_of(row.actor)} says that {name} did not happen{why}")
-    return f"{said}{stopped} A worker believes it once settle has been watched.", ()
+    return f"{said}{stopped} It counts if settle had been watched by then.", ()
+
+
+def _watched(t: Teller, row: Row, x: j.Watched, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
+    by, past.answered = past.answered[0], ("", "")
+    before = f" {person_of(by)} looked before that, which does not count." if by else ""
+    return f"Settle has been watched: no sender of {name} can act any more.{before} Whoever looks now is believed.", ()
 
 
 def _asked(t: Teller, row: Row, x: j.Asked, name: str, past: Past) -> tuple[str, tuple[Detail, ...]]:
@@ -508,6 +514,7 @@ def difference(recorded: Json, asked: Json) -> tuple[Detail, ...]:
 
 _EFFECT: dict[type, Callable[[Teller, Row, Any, str, Past], tuple[str, tuple[Detail, ...]]]] = {
     j.Intended: _intended, j.Assumed: _assumed, j.Confirmed: _confirmed, j.Disproved: _disproved, j.Lost: _lost, j.Late: _late,
-    j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Drifted: _drifted,
+    j.Unfenced: _unfenced, j.SenderGone: _sender_gone, j.Found: _found, j.Answered: _answered, j.Watched: _watched,
+    j.Drifted: _drifted,
     j.Declined: _declined, j.Asked: _asked, j.Approved: _approved, j.Denied: _denied, j.Reversed: _reversed, j.Renewed: _renewed,
 }  # fmt: skip

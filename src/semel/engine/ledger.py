@@ -242,7 +242,9 @@ class Ledger:
 
     def _propose_shared(self, command: e.EffectCommand, guard: Guard | None, waited_for: bool) -> Proposal | Refusal:
         stream = self.key_stream(command.key)
-        if isinstance(command, e.Intend | e.Settle | e.Credit | e.Answer | e.Approve | e.Deny | e.Reverse | e.Renew | e.Void):
+        if isinstance(
+            command, e.Intend | e.Settle | e.NoteWatched | e.Credit | e.Answer | e.Approve | e.Deny | e.Reverse | e.Renew | e.Void
+        ):
             stream.refresh(self.desk.store)
         decided = tasks.decide_shared(stream.state, self.state, command, self.shared(), guard.epoch if guard else 0)
         if isinstance(decided, Refusal):

@@ -51,7 +51,7 @@ def next_move(attempt: Attempt, effect: Effect, known: e.Effect, empty: set[int]
     facts = replace(attempt.facts(known), timeout_ms=effect.timeout_ms)
     move = r.next_move(known, effect.rungs, facts)
     while isinstance(move, r.Look) and move.index in empty:
-        left = r.settle_after(effect.rungs[move.index], facts)
+        left = r.settle_after(known, effect.rungs[move.index], facts)
         if left == 0:
             break  # settle is over: asked once more, its not_found is believed
         if left > 0 or not beyond_proof(known):
@@ -68,7 +68,7 @@ def beyond_proof(known: e.Effect) -> bool:
 
 
 def act(
-    attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.RuleOut | r.Again
+    attempt: Attempt, effect: Effect, known: e.Effect, move: r.Credit | r.Believe | r.Note | r.RuleOut | r.Again
 ) -> Generator[Request, Any, None]:
     """The moves that ask nobody."""
     if isinstance(move, r.Credit):
@@ -76,10 +76,10 @@ def act(
     elif isinstance(move, r.RuleOut):
         yield from settle(attempt, e.Void(known.key, move.n, attempt.token))
     elif isinstance(move, r.Believe):
+        yield from settle(attempt, e.Settle(known.key, attempt.token, "not_found", "person", settled=known.settled))
+    elif isinstance(move, r.Note):
         waited = attempt.facts(known).waited_ms
-        yield from settle(
-            attempt, e.Settle(known.key, attempt.token, "not_found", "person", waited_ms=waited, settle_ms=move.settle_ms)
-        )
+        yield from settle(attempt, e.NoteWatched(known.key, len(known.sent), waited, move.settle_ms))
     else:
         yield from resend(attempt, effect, known, move)
 
@@ -104,7 +104,7 @@ def hold(attempt: Attempt, ms: int, why: str, key: str) -> Generator[Request, An
         yield from attempt.park(why, key, ms)
 
 
-def settle(attempt: Attempt, command: e.Settle | e.Credit | e.Void) -> Generator[Request, Any, bool]:
+def settle(attempt: Attempt, command: e.Settle | e.NoteWatched | e.Credit | e.Void) -> Generator[Request, Any, bool]:
     """Land a verdict; False: the machine does not believe it (yet). A lost lease suspends."""
     decided = yield from attempt.ledger.commit(command, guard=attempt.session.guard)
     if isinstance(decided, Refusal) and decided.code in (Code.STALE_TOKEN, Code.FENCED):
@@ -169,7 +169,7 @@ def look(attempt: Attempt, effect: Effect, known: e.Effect, index: int) -> Gener
         settle_ms = effect.rungs[index].settle_ms
         command = e.Settle(
             known.key, attempt.token, "not_found", how, waited_ms=waited, settle_ms=settle_ms, seen=len(known.sent),
-            observed=observed,
+            observed=observed, settled=known.settled,
         )  # fmt: skip
         return not (yield from settle(attempt, command))
     elif isinstance(verdict, Conflict):

@@ -19,8 +19,9 @@ from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
-from semel.machine.projection import InflightRow
-from semel.model import Refusal
+from semel.machine.projection import EffectRow, InflightRow, UnknownRow
+from semel.machine.recovery import rungs_of, settle_of
+from semel.model import Delivery, Refusal
 from semel.store.contract import Guard, Landed, SessionRow, Stale
 from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog, proof_of_death
@@ -94,7 +95,7 @@ class Session:
         self._deadline = 0.0
         self._watched: dict[str, Watched] = {}
         self._neighbours = Neighbours()
-        self._known_unknown: dict[tuple[str, str], int] = {}
+        self._known_unknown: dict[tuple[str, str], tuple[int, e.Effect | None]] = {}
         self._stop = threading.Event()
         self._tending = threading.Event()
         self._tend_lock = threading.Lock()
@@ -285,28 +286,45 @@ class Session:
                     land(ledger, command)
             after = page[-1][0]
 
-    def learn(self) -> None:
-        """Look at every unknown effect that has changed, so that settle is being watched here too."""
+    def learn(self, *, aloud: bool = True) -> None:
+        """Look at every unknown effect, so that settle is watched here too; its end is on record before a person looks."""
         rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
-        if self.alarm is not None:
+        if self.alarm is not None and aloud:
             self.alarm.hear(rows, PAGE * 10)
         keys = {(row.tenant, row.key) for row in rows}
         self.learnt.forget(keys)
         self._known_unknown = {key: v for key, v in self._known_unknown.items() if key in keys}
         for row in rows:
             found = self.desk.store.effect(row.tenant, row.key)
-            if found is None or self._known_unknown.get((row.tenant, row.key)) == found.version:
+            if found is None:
                 continue
-            try:
-                effect = read_effect(self.desk, found.tenant, found.stream, found.key)
-            except StoreUnavailable:
-                raise
-            except Exception:  # one tenant's nonsense must not keep the others' settle from being watched
-                log.exception("semel: effect %s cannot be read, and is passed over", row.key)
-                effect = None
+            version, effect = self._known_unknown.get((row.tenant, row.key), (-1, None))
+            if version != found.version:
+                effect = self._read(found)
+                self._known_unknown[row.tenant, row.key] = (found.version, effect)
             if effect is not None:
-                self.learnt.waited_ms(row.tenant, effect)
-            self._known_unknown[row.tenant, row.key] = found.version
+                self._note(row, effect, self.learnt.waited_ms(row.tenant, effect))
+
+    def _read(self, row: EffectRow) -> e.Effect | None:
+        try:
+            return read_effect(self.desk, row.tenant, row.stream, row.key)
+        except StoreUnavailable:
+            raise
+        except Exception:  # one tenant's nonsense must not keep the others' settle from being watched
+            log.exception("semel: effect %s cannot be read, and is passed over", row.key)
+            return None
+
+    def _note(self, row: UnknownRow, effect: e.Effect, waited_ms: int) -> None:
+        """R4: settle is over, and a person is asked: on record, so that they are believed if they look from now on."""
+        settle_ms = settle_of(rungs_of(effect))
+        if waited_ms < settle_ms or effect.watched or effect.answered is not None:
+            return
+        task = self.desk.store.task(row.tenant, row.task)
+        if task is None or task.delivery != Delivery.BLOCKED:
+            return  # its ladder is being climbed, which comes to the same
+        ledger = Ledger.read(self.desk, row.tenant, row.task, f"session:{self.id}")
+        if ledger is not None:
+            land(ledger, e.NoteWatched(row.key, len(effect.sent), waited_ms, settle_ms))
 
     def check_own(self) -> None:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""

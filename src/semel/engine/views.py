@@ -69,10 +69,9 @@ def why_of(x: e.Effect) -> str:
     if x.conflict:
         return f"conflict: {x.conflict}"
     if x.state is EffectState.AMBIGUOUS:
-        unfenced = any(s.unfenced and not s.quiet for s in x.open)
         if any(s.assumed for s in x.open):
             return "the store went back, and may have forgotten that it was sent"
-        return "nothing can prove that its sender has stopped" if unfenced else "its outcome is unknown"
+        return "nothing can prove that its sender has stopped" if x.unfenced else "its outcome is unknown"
     if x.unrecorded:
         return f"confirmed; its result was not recorded: {x.unrecorded}"
     if x.renewed is not None and x.state is EffectState.NOT_ATTEMPTED:
@@ -109,18 +108,6 @@ def state_of(desk: Desk, tenant: str, task: str) -> tasks.Task:
     return tasks.fold(rows)
 
 
-def rungs_of(x: e.Effect) -> tuple[r.Rung, ...]:
-    """The recovery ladder that was recorded with the intent."""
-    return tuple(map(_rung, x.recovery))
-
-
-def _rung(text: str) -> r.Rung:
-    kind, _, number = text.partition(":")
-    if kind == "resend":
-        return r.Rung(kind, None if number == "always" else int(number))
-    return r.Rung(kind, settle_ms=int(number or 0))
-
-
 def next_move(desk: Desk, x: e.Effect) -> r.Move | None:
     """What the machine would do next about an unknown effect, by its recorded ladder; None if it is not unknown.
 
@@ -128,4 +115,4 @@ def next_move(desk: Desk, x: e.Effect) -> r.Move | None:
     """
     if x.state is not EffectState.AMBIGUOUS:
         return None
-    return r.next_move(x, rungs_of(x), r.Facts(desk.clock.raw_ms(), desk.clock.wall_ms(), -1))
+    return r.next_move(x, r.rungs_of(x), r.Facts(desk.clock.raw_ms(), desk.clock.wall_ms(), -1))

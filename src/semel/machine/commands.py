@@ -121,6 +121,7 @@ class Settle:
     """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
 
     seen: how many submissions there were when it was asked (0: not said); a not_found says nothing of later ones.
+    settled: for submissions up to which settle was on record as over when it was asked: what lands later says nothing of then.
     observed: as whom it was asked, if the effect observes an identity.
     """
 
@@ -134,6 +135,17 @@ class Settle:
     settle_ms: int = 0
     seen: int = 0
     observed: Observed | None = None
+    settled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class NoteWatched:
+    """The engine has watched settle pass, with every sender quiet (R4). waited_ms: as in `Settle`. seen: submissions so far."""
+
+    key: str
+    seen: int
+    waited_ms: int
+    settle_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,5 +236,5 @@ class Void:
 
 EffectCommand = (
     Intend | Confirm | Disprove | Lose | MarkUnfenced | NoteSenderGone | Settle | Credit | Answer | Approve | Deny | Reverse
-    | Renew | Void
+    | Renew | Void | NoteWatched
 )  # fmt: skip

@@ -10,6 +10,7 @@ For one key the world changes at most once, and what cannot be proved is called 
 |                          |                                                    | none is open, else ambiguous (R1)      |
 | submitted                | lose: timeout, exception, session fenced           | ambiguous                              |
 | ambiguous                | found confirmed / not_found (R4)                   | confirmed / not_attempted              |
+| ambiguous                | watched: settle is over (R4)                       | ambiguous: who looks now is believed   |
 | ambiguous                | found conflict / unavailable                       | ambiguous: a person / asked again      |
 | ambiguous                | intend again, same key (the ladder allows it)      | submitted (a further open submission)  |
 | submitted, ambiguous     | void: an `Atomic` submission's place is taken (R7) | as after its disproof                  |
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semel.machine import approvals, foreseen, generations, identity, reversal
+from semel.machine import approvals, foreseen, generations, identity, reversal, watching
 from semel.machine import journal as j
 from semel.machine.changing import replace
 from semel.machine.commands import (
@@ -42,6 +43,7 @@ from semel.machine.commands import (
     MarkUnfenced,
     Names,
     NoteSenderGone,
+    NoteWatched,
     Renew,
     Reverse,
     Settle,
@@ -60,6 +62,7 @@ __all__ = [
     "MarkUnfenced",
     "NoteSenderGone",
     "Settle",
+    "NoteWatched",
     "Answer",
     "Approve",
     "Deny",
@@ -129,7 +132,7 @@ class Effect:
 
     asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
     wait for it; args, digest: what is sent, which they may have edited (R21); word: the verdict that a person may take back;
-    renewed: what opened its next generation.
+    renewed: what opened its next generation. settled: settle is known to be over for submissions up to this one.
     """
 
     key: str
@@ -161,6 +164,7 @@ class Effect:
     word: reversal.Word | None = None
     renewed: j.Renewed | None = None
     version: int = 0
+    settled: int = 0
 
     @property
     def task(self) -> str:
@@ -202,6 +206,16 @@ class Effect:
     def quiet(self) -> bool:
         """Whether no sender of an open submission can act any more."""
         return all(s.quiet for s in self.open)
+
+    @property
+    def watched(self) -> bool:
+        """Whether the record says that settle is over for all that is open: nothing of it can act any more (R4)."""
+        return all(s.n <= self.settled for s in self.open)
+
+    @property
+    def unfenced(self) -> bool:
+        """Whether a person's not_found needs their word that a process has stopped (R4)."""
+        return any(s.unfenced and not s.quiet and s.n > self.settled for s in self.open)
 
     @property
     def atomic(self) -> bool:
@@ -288,6 +302,9 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
         )
     if isinstance(command, Settle):
         return _settle(effect, command, standing)
+    if isinstance(command, NoteWatched):
+        said = watching.decided(effect, command)
+        return said if isinstance(said, Refusal) else Decision((said,))
     if isinstance(command, Credit):
         return _credit(effect, command, standing)
     if isinstance(command, Void):
@@ -497,16 +514,19 @@ def _settle(effect: Effect, c: Settle, standing: Standing) -> Decision | Refusal
 def _doubted(effect: Effect, c: Settle) -> Refusal | None:
     """R4: why a not_found is not believed. What came in since it was asked for is read first."""
     answered = effect.answered
-    if not effect.quiet and not (answered is not None and answered.stopped):
-        return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
-    if c.waited_ms < c.settle_ms:
-        return _no(Code.UNKNOWN_OUTSTANDING, f"settle is not over ({c.waited_ms} of {c.settle_ms} ms)")
+    if not watching.known_when_asked(effect, c):
+        if not effect.quiet and not (answered is not None and answered.stopped):
+            return _no(Code.UNKNOWN_OUTSTANDING, f"a sender of {effect.name} may still act: not_found is not believed")
+        if c.waited_ms < c.settle_ms:
+            return _no(Code.UNKNOWN_OUTSTANDING, f"settle is not over ({c.waited_ms} of {c.settle_ms} ms)")
     if c.seen and len(effect.sent) > c.seen:
         return _no(Code.STALE_VIEW, f"{effect.name} was submitted again since it was looked for")
     if effect.told is not None:
         return _no(Code.STALE_VIEW, f"there is evidence that {effect.name} happened: it is read first")
     if answered is None and (effect.conflict or c.how == PERSON):
         return _no(Code.STALE_VIEW, f"no person says that {effect.name} did not happen")
+    if c.how == PERSON and not effect.watched:  # an answer that stands beside it came after it
+        return _no(Code.UNKNOWN_OUTSTANDING, f"settle was not over when a person said that {effect.name} did not happen")
     return None
 
 
@@ -542,7 +562,7 @@ def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
     if effect.version != c.seen or effect.state is not EffectState.AMBIGUOUS:
         return _no(Code.STALE_VIEW, f"{effect.name} has moved on since you looked (it is {effect.state}): look again")
     if c.verdict == "not_found":
-        if any(s.unfenced and not s.quiet for s in effect.open) and not c.stopped:
+        if effect.unfenced and not c.stopped:
             return _no(
                 Code.UNKNOWN_OUTSTANDING,
                 "a sender of it cannot be fenced by semel: say that its process has stopped (--process-stopped)",
@@ -597,12 +617,14 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _sub(effect, event.n, fenced=True, dead=event.dead)
     if isinstance(event, j.Found):
         return _apply_found(effect, event, at)
-    if isinstance(event, j.Answered):
-        return replace(effect, answered=event)
     return _apply_decided(effect, event)
 
 
 def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
+    if isinstance(event, j.Answered):
+        return replace(effect, answered=event)
+    if isinstance(event, j.Watched):
+        return watching.noted(effect, event)
     if isinstance(event, j.Approved):
         sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
         return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)

@@ -60,6 +60,7 @@ __all__ = [
     "Unfenced",
     "Void",
     "Waits",
+    "Watched",
     "WindowClosed",
     "KINDS",
 ]
@@ -412,11 +413,23 @@ class Found(OfEffect):
 
 @dataclass(frozen=True, slots=True)
 class Answered(OfEffect):
-    """A person says not_found: believed once settle has been watched (R4). stopped: they say the process has stopped."""
+    """A person says not_found: believed if it stands after a `Watched` (R4). stopped: they say the process has stopped."""
 
     kind: ClassVar[str] = "answered"
     reason: str = ""
     stopped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Watched(OfEffect):
+    """Settle is over, and no sender can act any more: what is found or answered from here on counts (R4).
+
+    through: of the submissions up to this one. A person's not_found that came before does not count: they may have looked
+    too early.
+    """
+
+    kind: ClassVar[str] = "watched"
+    through: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,7 +630,7 @@ KINDS: dict[str, type[Happened]] = {
     for cls in (
         Enqueued, Claimed, Stepped, Spent, Joined, Suspended, Parked, Finished, Failed, LeaseLost, Blocked, Unblocked, Ending,
         Cancelled, DeadLettered, Replayed, Purged, Bound, Mismatched, Waits, GaveUp, Signalled, Intended, Confirmed, Disproved,
-        Lost, Late, Unfenced, SenderGone, Found, Answered, Asked, Approved, Denied, Reversed, Renewed, Drifted, Declined,
-        Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
+        Lost, Late, Unfenced, SenderGone, Found, Answered, Watched, Asked, Approved, Denied, Reversed, Renewed, Drifted,
+        Declined, Assumed, EpochBegan, EpochWatched, WindowClosed, DoubtLifted, Paused, Resumed, Declared, Void, Pruned,
     )
 }  # fmt: skip

@@ -14,6 +14,7 @@ from semel.machine.effects import RAISED, Effect, Sent
 PATIENCE_MS = 3_600_000
 POLL_MS = 500  # how often to look whether a sender has become quiet
 MARGIN_MS = 60_000
+LOOK_AGAIN = "settle is over now, and the last look of a person was before that: look again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,14 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Believe:
-    """A person said not_found, and settle is over."""
+    """A person said not_found when it was on record that settle is over."""
+
+    settle_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Settle is over: put that on record before a person looks. What one said before does not count, and they are asked again."""
 
     settle_ms: int
 
@@ -97,7 +105,7 @@ class Person:
     why: str
 
 
-Move = Credit | Again | Look | Believe | RuleOut | Wait | Person
+Move = Credit | Again | Look | Believe | Note | RuleOut | Wait | Person
 
 
 def margin_ms(within_ms: int) -> int:
@@ -107,6 +115,13 @@ def margin_ms(within_ms: int) -> int:
 
 def next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int = 0) -> Move:
     """What to do next about an ambiguous effect. start: the rungs before it have nothing more to give."""
+    move, settle_ms = _next_move(effect, rungs, facts, start), settle_of(rungs)
+    if isinstance(move, Person) and not effect.watched and facts.waited_ms >= settle_ms:
+        return Note(settle_ms)
+    return move
+
+
+def _next_move(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> Move:
     if effect.told is not None:
         return Credit(effect.told.n)
     for sent in effect.open:
@@ -140,24 +155,47 @@ def _climb(effect: Effect, rungs: Sequence[Rung], facts: Facts, start: int) -> M
                 return Look(index)
     if effect.barred:
         return Person(f"the provider refuses it, and an earlier try is unknown: {effect.barred}")
+    if effect.word is not None and effect.word.verdict == "not_found" and effect.watched:
+        return Person(LOOK_AGAIN)
     return Person("nobody but a person can tell" if not lookups else "the provider could not be asked")
 
 
-def settle_after(rung: Rung, facts: Facts) -> int:
+def settle_after(effect: Effect, rung: Rung, facts: Facts) -> int:
     """Milliseconds until a not_found by this rung may be believed; 0: now; below 0: a sender is not quiet yet."""
+    if effect.watched:
+        return 0
     if facts.waited_ms < 0:
         return -1
     return max(0, rung.settle_ms - facts.waited_ms)
 
 
 def _answered(effect: Effect, rungs: Sequence[Rung], facts: Facts) -> Move:
-    ask = next((rung for rung in rungs if rung.kind == "ask"), Rung("ask"))
-    left = settle_after(ask, facts)
+    ask = Rung("ask", settle_ms=settle_of(rungs))
+    left = settle_after(effect, ask, facts)
     if left < 0 and any(sent.beyond_proof for sent in effect.open):
         return Person(f"nothing can prove that a sender of {effect.name} has stopped: say so (--process-stopped)")
     if left < 0:
         return Wait(POLL_MS, f"a person said not_found; a sender of {effect.name} may still act")
-    return Believe(ask.settle_ms) if left == 0 else Wait(left, "a person said not_found; settle is being watched")
+    if left > 0:
+        return Wait(left, "a person said not_found; settle is being watched")
+    return Believe(ask.settle_ms) if effect.watched else Note(ask.settle_ms)
+
+
+def rungs_of(effect: Effect) -> tuple[Rung, ...]:
+    """The recovery ladder that was recorded with the intent."""
+    return tuple(map(_rung, effect.recovery))
+
+
+def _rung(text: str) -> Rung:
+    kind, _, number = text.partition(":")
+    if kind == "resend":
+        return Rung(kind, None if number == "always" else int(number))
+    return Rung(kind, settle_ms=int(number or 0))
+
+
+def settle_of(rungs: Sequence[Rung]) -> int:
+    """Milliseconds of settle before a person is believed: no less than any lookup is given."""
+    return max((rung.settle_ms for rung in rungs if rung.kind in ("lookup", "ask")), default=0)
 
 
 def _again(effect: Effect) -> tuple[Sent, ...]:

@@ -97,4 +97,5 @@ def taken_back(effect: Effect, event: j.Reversed) -> Effect:
     return replace(
         effect, sent=sent, confirmed=False, result=None, unrecorded="", answered=None, conflict=word.conflict,
         lost_at=word.lost_at or effect.lost_at, word=None,
+        settled=0,  # it may rest on their word that a process had stopped
     )  # fmt: skip

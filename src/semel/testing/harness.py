@@ -164,6 +164,12 @@ class Harness:
         if duration < timedelta(0):
             raise Misuse(f"advance({duration!r}) would turn the clock back; it only goes on")
         self.clock.move(duration.total_seconds())
+        life = self._app._runtime
+        session = life.open_session if isinstance(life, Life) else None
+        if session is not None and not session.fenced:
+            session.learn(
+                aloud=False
+            )  # as at a worker's beat: a person who looks from now on is believed, if settle is over (R4)
 
     def run(self) -> None:
         """Work until nothing is due any more, in as many lives as it takes. One attempt at a time, so that tests repeat."""

@@ -114,13 +114,23 @@ def _to_tend(world: World, life: Life) -> bool:
         return False
     rows = [row for row in tables.sessions.values() if not row.fenced and row.id != session.id]
     unlearnt = any(
-        session._known_unknown.get((TENANT, row.key)) != tables.effects[TENANT, row.key].version
+        session._known_unknown.get((TENANT, row.key), (-1, None))[0] != tables.effects[TENANT, row.key].version
+        or _would_note(world, life, row.key)
         for row in tables.unknown.values()
     )
     strange = {(row.tenant, row.task) for row in tables.inflight if row.session == session.id} - session.held
     return bool(
         any(session.knows_dead(row) for row in rows) or life.handle.orphans(None, 1) or unlearnt or strange or session.strange
     )
+
+
+def _would_note(world: World, life: Life, key: str) -> bool:
+    """Whether a look would put on record that settle is over."""
+    since, x = life.learnt._since.get((TENANT, key)), life.opened._known_unknown[TENANT, key][1]
+    blocked = x is not None and world.task_of(x.task).delivery is Delivery.BLOCKED
+    if x is None or since is None or not blocked or x.watched or x.answered:
+        return False
+    return world.now - since[1] >= world.scenario.settle
 
 
 def _commits(world: World, life: Life) -> Iterator[Move]:
@@ -276,7 +286,18 @@ def _time_matters(world: World) -> bool:
     silent = any(not row.fenced and row.id not in living for row in world.disk.tables.sessions.values())
     late = any((flight.timed_out and flight.code) or flight.until is not None for flight in world.flights)
     unsure = any(not life.opened.fenced and not life.opened.alive() for life in world.lives if not life.dead and not life.frozen)
-    return silent or late or unsure or any(actor.saw for actor in world.actors)
+    return silent or late or unsure or _settling(world) or any(actor.saw for actor in world.actors)
+
+
+def _settling(world: World) -> bool:
+    """Whether settle is being watched of what a person is asked about."""
+    return any(
+        world.now - since < world.scenario.settle and x is not None and not x.watched
+        for life in world.lives
+        if not life.dead and not life.frozen and not life.opened.fenced
+        for (_, key), (_, since) in life.learnt._since.items()
+        for x in [life.opened._known_unknown.get((TENANT, key), (-1, None))[1]]
+    )
 
 
 # --- people -----------------------------------------------------------------------------------------------------------

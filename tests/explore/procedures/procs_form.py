@@ -73,7 +73,7 @@ def _effect(world: World, x: e.Effect | None, task: t.Task | None) -> Any:
     ]  # fmt: skip
     evidence = [(one.n, one.outcome) for one in x.evidence]
     answered = x.answered is not None and (True, x.answered.stopped)
-    return x.key, x.state, sent, evidence, answered, x.conflict, x.barred, x.unavailable > 0, x.declined is not None
+    return x.key, x.state, sent, x.settled, evidence, answered, x.conflict, x.barred, x.unavailable > 0, x.declined is not None
 
 
 # --- a process's memory -----------------------------------------------------------------------------------------------
@@ -89,7 +89,8 @@ def _life(world: World, life: Life) -> Any:
     learnt = sorted(
         (key, repr(facts), min(world.scenario.settle, round(now - at, 2))) for (_, key), (facts, at) in life.learnt._since.items()
     )
-    unlearnt = sorted(k for (_, k), v in session._known_unknown.items() if world.disk.tables.effects[TENANT, k].version != v)
+    effects = world.disk.tables.effects
+    unlearnt = sorted(k for (_, k), (v, _) in session._known_unknown.items() if effects[TENANT, k].version != v)
     return (
         life.name, life.frozen, bool(session.fenced), session.number == row.beat, _left(world, session._deadline),
         sorted(session.held), sorted(session.strange), watched, learnt, unlearnt, life.watchdog.running,

@@ -73,7 +73,7 @@ class Scenario:
     timer: bool = True
     hosts: bool = False
     paused: bool = False
-    hasty: bool = False
+    hasty: bool = True
     kinds: frozenset[str] = frozenset({"kill", "freeze", "call", "reply"})
     persons: frozenset[str] = frozenset()  # what people may do beside answering: cancel, replay, deliver; look early
     settle: float = SETTLE

@@ -323,7 +323,8 @@ class World:
                     child.kill()
             with contextlib.suppress(Refused):
                 decide(effect.key, verdict, by=PERSON, seen=effect.version, tenant=effect.tenant, process_stopped=True)
-        self.told.append(said)
+        if self.told[-1:] != [said]:  # they are asked again if settle was not over when they looked (R4)
+            self.told.append(said)
 
     def happened(self, effect: EffectView) -> bool:
         """Whether the resource shows this effect."""
