@@ -1,4 +1,4 @@
-"""`python -m semel.testing.crashtest.inside SETTING`: one worker process of a crash test.
+"""`python -m semel.testing.crashtest.inside < SETTING`: one worker process of a crash test.
 
 It runs the user's app as `semel worker` would, on the throw-away store. The shipped Runtime is subclassed where a
 boundary lies: at each it looks whether a gate is armed (`room`), and there it parks until it is killed or let go.
@@ -226,7 +226,7 @@ def prepare(app: App, setting: Setting) -> None:
 def main() -> None:
     """One worker process."""
     faulthandler.register(signal.SIGUSR1)
-    setting = Setting.read(sys.argv[1])
+    setting = Setting.read(sys.stdin.read())
     die_with_parent(setting.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     app = load(setting.target)

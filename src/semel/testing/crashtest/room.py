@@ -32,7 +32,7 @@ class Setting:
     lose: str = ""
 
     def text(self) -> str:
-        """As one argument of a command line."""
+        """As one line. It holds the store's URL, and so perhaps a password."""
         return json.dumps(asdict(self))
 
     @classmethod

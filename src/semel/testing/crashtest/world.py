@@ -73,12 +73,15 @@ class Child:
     """A worker process, which leads its group."""
 
     def __init__(self, setting: Setting, env: Mapping[str, str], output: Path) -> None:
-        command = [sys.executable, "-m", "semel.testing.crashtest.inside", setting.text()]
+        command = [sys.executable, "-m", "semel.testing.crashtest.inside"]
         self.output = output
         with output.open("wb") as out:
             self.process = subprocess.Popen(
-                command, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command, env=dict(env), stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
             )
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as told:  # everybody can read a command line
+            told.write(setting.text().encode())
         self.pid = self.process.pid
         self.frozen = False
         self._lock = threading.Lock()
