@@ -164,6 +164,7 @@ def test_wrong_usage_says_what_to_write(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (["shelf:app", "stock", "ann", "--probe", "shelf:broken"], 1, "LookupError: no such shelf"),
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
         (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
+        (["neighbours:app", "work", "ann"], 1, "neighbours:other is another app than neighbours:app, with a store of its own"),
         (["careless:app", "fails", "ann"], 1, "the dry run, in which nothing is harmed, did not end well: task fails failed"),
     ],
 )
@@ -172,6 +173,11 @@ def test_what_the_dry_run_finds_is_said_plainly(bench: Bench, args: list[str], c
     assert words in done.stderr
     assert done.stdout == ""
     assert bench.left() == {}
+    assert not (bench.folder / "users_other.db").exists()
+
+
+def test_a_neighbour_that_takes_the_store_it_is_given_is_let_alone(bench: Bench) -> None:
+    assert set(verdicts(bench.data("neighbours:app", "asks", "ann", "--only", "not acknowledged")).values()) == {"pass"}
 
 
 def test_a_database_that_holds_tasks_is_refused(bench: Bench, database: str) -> None:

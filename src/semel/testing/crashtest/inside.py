@@ -30,7 +30,7 @@ from semel.engine.runtime import Code, Runtime
 from semel.errors import Misuse
 from semel.machine import journal as j
 from semel.store.contract import Change, Landed, Store
-from semel.store.places import open_store
+from semel.store.places import open_store, place_of
 from semel.store.sqlite import SQLite
 from semel.store.writer import Ticket, Writer
 from semel.supervise import die_with_parent
@@ -208,11 +208,7 @@ def hasten(app: App, setting: Setting) -> None:
 
 
 def prepare(app: App, setting: Setting) -> None:
-    """The app works on the throw-away store alone, whatever its URL says. Raises `Misuse` if it is too late for that."""
-    if app._runtime is not None:
-        raise Misuse(
-            f"{setting.target} opens its own store while it is imported, and a crash test leaves that alone; do it later"
-        )
+    """The app works on the throw-away store alone, whatever its URL says. Raises `Misuse`."""
     gates = Gates(setting)
 
     def opens() -> Runtime:
@@ -223,14 +219,52 @@ def prepare(app: App, setting: Setting) -> None:
     app._stage = opens
 
 
+def guard(setting: Setting) -> None:
+    """From now on no app of this process opens any store but the throw-away one: with the tested one's code comes others'."""
+    opens = App.open_store
+
+    def guarded(app: App) -> Store:
+        if app._url == setting.store:
+            return opens(app)
+        if app is _there(setting.target):
+            raise Misuse(
+                f"{setting.target} opens its own store while it is imported, and a crash test leaves that alone; do it later"
+            )
+        raise Misuse(
+            f"{whose(app)} is another app than {setting.target}, with a store of its own, and a crash test leaves that alone; "
+            f"let both take theirs from $SEMEL_STORE (semel.App() without a URL), or declare its tasks on {setting.target}"
+        )
+
+    App.open_store = guarded  # type: ignore[method-assign]
+
+
+def _there(target: str) -> object:
+    """What MODULE:app names, as far as that has been imported."""
+    module, _, name = target.partition(":")
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def whose(app: App) -> str:
+    """MODULE:app, where it is to be found."""
+    for module, there in list(sys.modules.items()):
+        for name, value in list(vars(there).items()) if there is not None and module != "__main__" else ():
+            if value is app:
+                return f"{module}:{name}"
+    return f"the app on {place_of(app._url).shown}"
+
+
 def main() -> None:
     """One worker process."""
     faulthandler.register(signal.SIGUSR1)
     setting = Setting.read(sys.stdin.read())
     die_with_parent(setting.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
-    app = load(setting.target)
+    guard(setting)
     try:
+        app = load(setting.target)
         prepare(app, setting)
     except Misuse as error:
         sys.exit(str(error))
