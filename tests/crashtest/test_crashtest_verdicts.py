@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import psycopg
 import pytest
 from crashtest_bench import APPS, ROOT, SOURCE, Bench, verdicts
 from typer.testing import CliRunner
@@ -18,6 +20,8 @@ from typer.testing import CliRunner
 import semel
 from semel.cli.main import cli
 from semel.engine.queue import Order
+from semel.testing.crashtest.room import Setting
+from semel.testing.crashtest.world import Child
 
 AFTER = ("--only", "killed after it")
 ONE = "killed after it, before the record"
@@ -189,7 +193,7 @@ def test_a_database_that_holds_tasks_is_refused(bench: Bench, database: str) -> 
     app.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof), signal.SIGKILL])
 def test_when_it_is_ended_in_the_middle_no_process_is_left(bench: Bench, number: signal.Signals) -> None:
     """Workers, one of them frozen, and the provider: gone with it."""
     process = bench.start("careless:app", "mail_twice", "ann", "--sandbox", "--only", "frozen", "--jobs", "2")
@@ -199,10 +203,74 @@ def test_when_it_is_ended_in_the_middle_no_process_is_left(bench: Bench, number:
     assert len(bench.processes()) >= 4, "it is in the middle"
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == (130 if number is signal.SIGINT else -number), err
+    assert process.returncode == (-number if number is signal.SIGKILL else 130), err
     assert bench.left() == {}
     assert out == ""
     assert "Traceback" not in err
+    if number is not signal.SIGKILL:
+        assert list(bench.folder.glob("semel-crashtest-*")) == [], "nor is its folder"
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(120)
+def test_when_it_is_cancelled_no_database_is_left(bench: Bench, make_database: Callable[[str], str]) -> None:
+    url = make_database("cancelled")
+    process = bench.start("careless:app", "mail_twice", "ann", "--sandbox", "--only", "frozen", "--jobs", "2", "--store", url)
+    mine = f"semel_crashtest_{process.pid}_%"
+    with psycopg.connect(url.rpartition("/")[0] + "/postgres", autocommit=True) as admin:
+
+        def databases() -> int:
+            return len(admin.execute("SELECT 1 FROM pg_database WHERE datname LIKE %s", (mine,)).fetchall())
+
+        end = time.monotonic() + 60
+        while (databases() < 2 or len(bench.processes()) < 4) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert databases() >= 2, "it is in the middle"
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, databases()) == (130, 0), err
+    assert bench.left() == {}
+
+
+CHILD = """
+import os, subprocess, sys, time
+if sys.argv[1:]:
+    from semel.testing.crashtest import inside
+    inside.PARENT_SECONDS = 0.02
+    inside.follow(os.getppid())
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+child = subprocess.Popen([sys.executable, "-c", os.environ["CHILD"], "x"], start_new_session=True, stdout=subprocess.PIPE)
+print(child.stdout.readline().decode(), flush=True)
+"""
+
+
+def test_where_the_kernel_does_not_see_to_it_a_worker_ends_with_its_parent(bench: Bench) -> None:
+    env = {**bench.environment(), "CHILD": CHILD}
+    done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, timeout=60)
+    assert int(done.stdout) > 0, done.stderr
+    assert bench.left() == {}
+
+
+def test_without_waitid_an_ended_worker_is_seen_and_what_it_started_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on macOS before Python 3.13. It ends at once, since its app is not there, and leaves a sleeper behind."""
+    (tmp_path / "leaves.py").write_text("import subprocess\nsubprocess.Popen(['sleep', '60'])\nraise SystemExit(3)\n")
+    monkeypatch.delattr(os, "waitid")
+    env = {**bench.environment(), "PYTHONPATH": f"{SOURCE}{os.pathsep}{tmp_path}"}
+    setting = Setting("leaves:app", "sqlite:///no.db", str(tmp_path), os.getpid(), str(tmp_path / "watch"), 2.0)
+    child = Child(setting, env, tmp_path / "log")
+    try:
+        assert child.alive
+        end = time.monotonic() + 30
+        while child.alive and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not child.alive
+        assert child.process.returncode == 3, child.said()
+        assert bench.left() == {}
+    finally:
+        child.kill()
 
 
 TEST = """

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -83,7 +85,7 @@ def crashtest(
     if junit is not None and not junit.absolute().parent.is_dir():
         raise Misuse(f"--junit {junit}: there is no folder {junit.absolute().parent}; make it first")
     try:
-        with output.progress("crashtest") as progress:
+        with ended_as_by_ctrl_c(), output.progress("crashtest") as progress:
             options = runner.Options(
                 probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
                 settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
@@ -99,6 +101,21 @@ def crashtest(
     else:
         show(report)
     raise typer.Exit(0 if report.passed else FOUND_WRONG)
+
+
+@contextlib.contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM, as a CI server sends it, leaves no more behind than Ctrl+C: no process, no folder, no database."""
+
+    def interrupts(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: the second would end the cleaning up
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupts)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def function_of(target: str) -> Callable[..., Any]:

@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import importlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -37,6 +38,7 @@ from semel.supervise import die_with_parent
 from semel.testing.crashtest import watch
 from semel.testing.crashtest.room import Room, Setting
 
+PARENT_SECONDS = 0.2
 RETURNED, FINISHED = "the handler", "the finish"
 
 
@@ -256,11 +258,24 @@ def whose(app: App) -> str:
     return f"the app on {place_of(app._url).shown}"
 
 
+def follow(parent: int) -> None:
+    """End this process and its group soon after its parent has ended: off Linux the kernel does not see to it."""
+
+    def watches() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watches, name="semel-crashtest-parent", daemon=True).start()
+
+
 def main() -> None:
     """One worker process."""
     faulthandler.register(signal.SIGUSR1)
     setting = Setting.read(sys.stdin.read())
     die_with_parent(setting.parent)
+    if sys.platform != "linux":
+        follow(setting.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     guard(setting)
     try:

@@ -90,17 +90,26 @@ class Child:
     def alive(self) -> bool:
         """Whether it runs, or is stopped. One that has ended is not waited for: its pid, and its group's, stay its own."""
         with self._lock:
-            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return self.process.returncode is None and os.waitid(os.P_PID, self.pid, ended) is None
+            if self.process.returncode is not None:
+                return False
+            if hasattr(os, "waitid"):
+                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+            if self.process.poll() is None:  # macOS, before Python 3.13
+                return True
+            self._kill_group()  # while its name is not given anew, as long as anybody is in it
+            return False
 
     def kill(self) -> None:
         """SIGKILL; what it has started ends with it, as its supervisor would see to. The second time nothing happens."""
         with self._lock:
             if self.process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
+                self._kill_group()
                 self.process.wait()
         self.frozen = False
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def freeze(self) -> None:
         """SIGSTOP, and wait until every thread stands still (or the kernel timer has ended it)."""
