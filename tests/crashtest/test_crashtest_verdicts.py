@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import semel
 from semel.cli.main import cli
 from semel.engine.queue import Order
-from semel.testing.crashtest.room import Setting
+from semel.testing.crashtest.room import Room, Setting
 from semel.testing.crashtest.world import Child
 
 AFTER = ("--only", "killed after it")
@@ -169,6 +169,7 @@ def test_wrong_usage_says_what_to_write(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
         (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
         (["neighbours:app", "work", "ann"], 1, "neighbours:other is another app than neighbours:app, with a store of its own"),
+        (["lengthy:hiding", "pays", "ann"], 1, "SEMEL_REDACTION_KEY is not set; make one once"),
         (["careless:app", "fails", "ann"], 1, "the dry run, in which nothing is harmed, did not end well: task fails failed"),
     ],
 )
@@ -182,6 +183,31 @@ def test_what_the_dry_run_finds_is_said_plainly(bench: Bench, args: list[str], c
 
 def test_a_neighbour_that_takes_the_store_it_is_given_is_let_alone(bench: Bench) -> None:
     assert set(verdicts(bench.data("neighbours:app", "asks", "ann", "--only", "not acknowledged")).values()) == {"pass"}
+
+
+@pytest.mark.proof
+def test_an_effect_of_a_name_too_long_for_a_file_is_killed_like_any_other(bench: Bench) -> None:
+    data = bench.data("lengthy:app", "bill", "ann", "--only", "before the call")
+    assert [run["verdict"] for run in data["runs"]] == ["pass", "pass"]
+
+
+def test_gates_of_names_too_long_for_a_file_are_told_apart(tmp_path: Path) -> None:
+    room, long = Room(tmp_path), "ü" * 200
+    room.arm(f"{long}1 before")
+    assert room.armed(f"{long}1 before")
+    assert not room.armed(f"{long}2 before")
+
+
+@pytest.mark.proof
+def test_a_dry_run_that_fails_says_what_its_worker_wrote_where_it_is_kept_and_after_how_long(bench: Bench) -> None:
+    began = time.monotonic()
+    done = bench.run("lengthy:app", "lingers", "ann", "--timeout", "5", "--keep", code=1)
+    assert time.monotonic() - began < 40, "the time that was asked for, not that of a dry run by itself"
+    assert "not within 5 s" in done.stderr
+    assert "its worker wrote: ConnectionError: no such shop; mend that first" in done.stderr
+    (kept,) = bench.folder.glob("semel-crashtest-*")
+    assert f"stores, journals and logs of the runs: {kept}" in done.stderr
+    assert "no such shop" in (kept / "run1" / "worker1.log").read_text()
 
 
 def test_a_database_that_holds_tasks_is_refused(bench: Bench, database: str) -> None:

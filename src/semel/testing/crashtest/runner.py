@@ -101,9 +101,7 @@ class Crashtest:
             try:
                 world.finish(patient=False)
             except Stuck as stuck:
-                raise SemelError(
-                    f"the dry run, in which nothing is harmed, did not end well: {stuck}; give arguments with which it succeeds"
-                ) from None
+                raise SemelError(self._why_not(world, stuck)) from None
             calls = {note["key"]: (note["began"], note["at"]) for note in world.room.notes() if note["what"] == "ended"}
             declared = self.kit.app.declared_effects
             rungs = {found.first_name: found.rungs for name in declared.names() if (found := declared.get(name)) is not None}
@@ -116,6 +114,15 @@ class Crashtest:
             return self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
         finally:
             world.close()
+
+    def _why_not(self, world: World, stuck: Stuck) -> str:
+        """What to say of a dry run that did not end well. A worker that wrote of an error has more to say than we have."""
+        raised = world.raised()
+        wrote = f"; its worker wrote: {raised}" if raised and raised not in str(stuck) else ""
+        failed = any(row.execution == "failed" for row in world.tasks())
+        mend = "mend that first" if raised and not failed else "give arguments with which it succeeds"
+        logs = "" if self.options.keep else "; --keep keeps its logs"
+        return f"the dry run, in which nothing is harmed, did not end well: {stuck}{wrote}; {mend}{logs}"
 
     def _settle(self) -> float:
         """The longest settle of a lookup, seconds."""
@@ -306,7 +313,7 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
     kit = Kit(target, app, order, counts, options.lease, options.settle, options.sandbox_env)
-    kit.patience = max(options.timeout or 0, kit.patience)  # of the dry run
+    kit.patience = options.timeout or kit.patience  # of the dry run
     return kit
 
 
@@ -336,6 +343,10 @@ def _folder(keep: bool) -> Iterator[Path]:
     os.environ["SEMEL_WITNESS"] = str(folder / "witness")
     try:
         yield folder
+    except SemelError as error:
+        if keep:
+            error.args = (f"{error}; stores, journals and logs of the runs: {folder}", *error.args[1:])
+        raise
     finally:
         if before is None:
             del os.environ["SEMEL_WITNESS"]

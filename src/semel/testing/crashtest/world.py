@@ -231,6 +231,18 @@ class World:
         lines = self.workers[-1].said().splitlines() if self.workers else []
         return lines[-1] if lines else "it said nothing"
 
+    def raised(self) -> str:
+        """The last exception of which a worker wrote a traceback; "": none."""
+        found = ""
+        for child in self.workers:
+            inside = False
+            for line in child.output.read_text(errors="replace").splitlines():
+                if inside and line and not line.startswith(" "):
+                    found, inside = line, False
+                elif line.startswith("Traceback (most recent call last)"):
+                    inside = True
+        return found
+
     # --- processes ---
 
     def start(self) -> Child:
