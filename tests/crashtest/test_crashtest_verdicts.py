@@ -139,7 +139,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, stock"),
+        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, jots, stock"),
         (["shelf", "stock", "ann"], "write MODULE:app"),
         (["shelf:app", "stock", "name=ann", "ann"], "comes after a named argument"),
         (["shelf:app", "stock"], "name"),
@@ -300,6 +300,8 @@ def test_without_waitid_an_ended_worker_is_seen_and_what_it_started_ends(
 
 
 TEST = """
+import pytest
+import semel
 import shelf
 
 def test_it_is_put_there_once(crashtest):
@@ -308,20 +310,49 @@ def test_it_is_put_there_once(crashtest):
     assert [row.point for row in report.rows][1:] == [
         "killed, its record not acknowledged", "killed, its finish not acknowledged"]
 
+def test_one_text_is_no_list(crashtest):
+    with pytest.raises(semel.Misuse, match="write harmless=."):
+        crashtest(shelf.app, shelf.announce, "ann", harmless="shop.example")
+
 def test_a_mistake_is_told(crashtest):
     crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, only="its finish").assert_exactly_once()
 """
 
 
-def test_the_pytest_fixture_runs_it_and_tells_what_is_wrong(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "test_shelf.py").write_text(TEST)
+HARMLESS = """
+import shelf
+
+def test_what_is_harmless_is_no_fault(crashtest):
+    told = crashtest(shelf.app, shelf.jots, "ann", only="not acknowledged")
+    assert [fault.name for fault in told.faults] == ["effect outside @app.effect"]
+    _, _, named = told.faults[0].mend.rpartition("--harmless ")
+    crashtest(shelf.app, shelf.jots, "ann", only="not acknowledged", harmless=[named]).assert_exactly_once()
+"""
+
+
+def pytest_of(bench: Bench, tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_shelf.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "semel.testing.plugin", "-p", "no:cacheprovider", "test_shelf.py"]
     env = {**bench.environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+
+
+def test_the_pytest_fixture_runs_it_and_tells_what_is_wrong(bench: Bench, tmp_path: Path) -> None:
+    done = pytest_of(bench, tmp_path, TEST)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 1 passed" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
     assert "LOSS  nothing is harmed: place is confirmed, and the resource shows none" in done.stdout
     assert bench.left() == {}
+
+
+@pytest.mark.proof
+def test_what_its_user_calls_harmless_is_no_fault(bench: Bench, tmp_path: Path) -> None:
+    """In the words of the mend; by the fixture, and by the command."""
+    done = pytest_of(bench, tmp_path, HARMLESS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    order = ("shelf:app", "jots", "ann", "--only", "not acknowledged")
+    bench.run(*order, "--harmless", "elsewhere", code=1)
+    bench.run(*order, "--harmless", "elsewhere", "--harmless", str(bench.folder / "shelf"))
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:

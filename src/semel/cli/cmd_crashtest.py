@@ -69,6 +69,11 @@ def crashtest(
         str | None, typer.Option("--tenant", metavar="NAME", help="Whose; default: the app's.", show_default=False)
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", metavar="", help="Keep the stores and logs, and say where.")] = False,
+    harmless: Annotated[
+        list[str] | None,
+        typer.Option("--harmless", metavar="HOST", help="Handlers may reach it; also a program or a file. Repeatable.",
+                     show_default=False),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML there.", show_default=False)
     ] = None,
@@ -88,7 +93,7 @@ def crashtest(
         with ended_as_by_ctrl_c(), output.progress("crashtest") as progress:
             options = runner.Options(
                 probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
-                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
+                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (), progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:

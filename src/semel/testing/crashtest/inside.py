@@ -237,7 +237,7 @@ def guard(setting: Setting) -> None:
             f"let both take theirs from $SEMEL_STORE (semel.App() without a URL), or declare its tasks on {setting.target}"
         )
 
-    App.open_store = guarded  # type: ignore[method-assign]
+    App.open_store = guarded  # type: ignore[method-assign, assignment]
 
 
 def _there(target: str) -> object:

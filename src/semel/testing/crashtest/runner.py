@@ -38,7 +38,7 @@ class Options:
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
     timeout: for one wait, seconds; None: by the dry run. key, tenant: as `semel enqueue` has them.
-    keep: leave stores and logs where they are, and note where.
+    keep: leave stores and logs where they are, and note where. harmless: hosts, programs and files that handlers may reach.
     """
 
     probe: Callable[..., Any] | None = None
@@ -52,6 +52,7 @@ class Options:
     key: str | None = None
     tenant: str | None = None
     keep: bool = False
+    harmless: Sequence[str] = ()
     progress: Progress = lambda done, of: None
 
 
@@ -282,7 +283,7 @@ def run(
             if not wanted and options.only:
                 raise Misuse(f"--only {options.only!r} leaves nothing; the injection points are those of a whole run")
             outcomes = [dry, *test.all(wanted)]
-            faults = diagnosis([one.run for one in outcomes])
+            faults = diagnosis([one.run for one in outcomes], options.harmless)
         except (KeyboardInterrupt, Interrupted):
             kit.end()
             raise KeyboardInterrupt from None
@@ -305,6 +306,8 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         raise Misuse(f"this app declares no task {task!r}; it has: {known}")
     if options.probe is not None and options.sandbox_env:
         raise Misuse("effects are counted by one of the two: by --probe, or on the record of the --sandbox provider")
+    if isinstance(options.harmless, str):
+        raise Misuse(f"harmless is a list of hosts, programs and files; write harmless=[{options.harmless!r}]")
     if options.jobs < 1 or options.lease < 1:
         raise Misuse("jobs is at least 1, and a lease at least 1 second")
     key = options.key or (None if work.intent else KEY)
@@ -356,6 +359,6 @@ def _folder(keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def diagnosis(runs: Sequence[Run]) -> list[Fault]:
+def diagnosis(runs: Sequence[Run], harmless: Sequence[str] = ()) -> list[Fault]:
     """What the user's own code does wrong."""
-    return faults.found(runs)
+    return faults.found(runs, harmless)

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,15 +198,16 @@ class Wire:
             if scene is not None:
                 scene.acts += 1
                 if scene.kind == "handler":
-                    connection.set_trace_callback(self._statement)
+                    file = os.fsdecode(args[0]) if args and isinstance(args[0], str | bytes | os.PathLike) else ""
+                    connection.set_trace_callback(partial(self._statement, file))
             return connection
 
         return connect
 
-    def _statement(self, statement: str) -> None:
+    def _statement(self, file: str, statement: str) -> None:
         scene = here()
         if scene is not None and _WRITES_SQL.match(statement):
-            self.outside(scene, "sql", tame_sql(statement))
+            self.outside(scene, "sql", tame_sql(statement), file=file)
 
     def passing(self, name: str) -> bool:
         """Whether a file is nobody's outside world: a device, a cache, or scratch that Python made for this process."""
