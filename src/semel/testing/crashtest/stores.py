@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 
 import apsw
 
-from semel.errors import Misuse
+from semel.errors import Misuse, StoreUnavailable
 from semel.store.places import open_store, place_of
 
 if TYPE_CHECKING:
@@ -103,8 +103,16 @@ class Databases:
 
     def close(self) -> None:
         """Nor are those that nobody came to drop."""
-        for name in list(self._left):
-            self._drop(name)
+        import psycopg
+
+        try:
+            for name in list(self._left):
+                self._drop(name)
+        except psycopg.Error as error:
+            raise StoreUnavailable(
+                f"{place_of(self.url).shown} did not let its throw-away databases be dropped ({str(error).strip()}); drop them "
+                f"there: {', '.join(sorted(self._left))}"
+            ) from error
 
     def _drop(self, name: str) -> None:
         for each in (name, f"{name}_copy"):

@@ -198,7 +198,8 @@ class Wire:
             if scene is not None:
                 scene.acts += 1
                 if scene.kind == "handler":
-                    file = os.fsdecode(args[0]) if args and isinstance(args[0], str | bytes | os.PathLike) else ""
+                    named = args[0] if args else kwargs.get("database")
+                    file = os.fsdecode(named) if isinstance(named, str | bytes | os.PathLike) else ""
                     connection.set_trace_callback(partial(self._statement, file))
             return connection
 
