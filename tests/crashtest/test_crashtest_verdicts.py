@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import psycopg
 import pytest
 from crashtest_bench import APPS, ROOT, SOURCE, Bench, verdicts
 from typer.testing import CliRunner
@@ -18,6 +20,8 @@ from typer.testing import CliRunner
 import semel
 from semel.cli.main import cli
 from semel.engine.queue import Order
+from semel.testing.crashtest.room import Room, Setting
+from semel.testing.crashtest.world import Child
 
 AFTER = ("--only", "killed after it")
 ONE = "killed after it, before the record"
@@ -135,7 +139,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, stock"),
+        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, jots, stock"),
         (["shelf", "stock", "ann"], "write MODULE:app"),
         (["shelf:app", "stock", "name=ann", "ann"], "comes after a named argument"),
         (["shelf:app", "stock"], "name"),
@@ -164,6 +168,8 @@ def test_wrong_usage_says_what_to_write(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (["shelf:app", "stock", "ann", "--probe", "shelf:broken"], 1, "LookupError: no such shelf"),
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
         (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
+        (["neighbours:app", "work", "ann"], 1, "neighbours:other is another app than neighbours:app, with a store of its own"),
+        (["lengthy:hiding", "pays", "ann"], 1, "SEMEL_REDACTION_KEY is not set; make one once"),
         (["careless:app", "fails", "ann"], 1, "the dry run, in which nothing is harmed, did not end well: task fails failed"),
     ],
 )
@@ -172,6 +178,36 @@ def test_what_the_dry_run_finds_is_said_plainly(bench: Bench, args: list[str], c
     assert words in done.stderr
     assert done.stdout == ""
     assert bench.left() == {}
+    assert not (bench.folder / "users_other.db").exists()
+
+
+def test_a_neighbour_that_takes_the_store_it_is_given_is_let_alone(bench: Bench) -> None:
+    assert set(verdicts(bench.data("neighbours:app", "asks", "ann", "--only", "not acknowledged")).values()) == {"pass"}
+
+
+@pytest.mark.proof
+def test_an_effect_of_a_name_too_long_for_a_file_is_killed_like_any_other(bench: Bench) -> None:
+    data = bench.data("lengthy:app", "bill", "ann", "--only", "before the call")
+    assert [run["verdict"] for run in data["runs"]] == ["pass", "pass"]
+
+
+def test_gates_of_names_too_long_for_a_file_are_told_apart(tmp_path: Path) -> None:
+    room, long = Room(tmp_path), "ü" * 200
+    room.arm(f"{long}1 before")
+    assert room.armed(f"{long}1 before")
+    assert not room.armed(f"{long}2 before")
+
+
+@pytest.mark.proof
+def test_a_dry_run_that_fails_says_what_its_worker_wrote_where_it_is_kept_and_after_how_long(bench: Bench) -> None:
+    began = time.monotonic()
+    done = bench.run("lengthy:app", "lingers", "ann", "--timeout", "5", "--keep", code=1)
+    assert time.monotonic() - began < 40, "the time that was asked for, not that of a dry run by itself"
+    assert "not within 5 s" in done.stderr
+    assert "its worker wrote: ConnectionError: no such shop; mend that first" in done.stderr
+    (kept,) = bench.folder.glob("semel-crashtest-*")
+    assert f"stores, journals and logs of the runs: {kept}" in done.stderr
+    assert "no such shop" in (kept / "run1" / "worker1.log").read_text()
 
 
 def test_a_database_that_holds_tasks_is_refused(bench: Bench, database: str) -> None:
@@ -183,7 +219,7 @@ def test_a_database_that_holds_tasks_is_refused(bench: Bench, database: str) -> 
     app.close()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.proof), signal.SIGKILL])
 def test_when_it_is_ended_in_the_middle_no_process_is_left(bench: Bench, number: signal.Signals) -> None:
     """Workers, one of them frozen, and the provider: gone with it."""
     process = bench.start("careless:app", "mail_twice", "ann", "--sandbox", "--only", "frozen", "--jobs", "2")
@@ -193,13 +229,79 @@ def test_when_it_is_ended_in_the_middle_no_process_is_left(bench: Bench, number:
     assert len(bench.processes()) >= 4, "it is in the middle"
     os.kill(process.pid, number)
     out, err = process.communicate(timeout=30)
-    assert process.returncode == (130 if number is signal.SIGINT else -number), err
+    assert process.returncode == (-number if number is signal.SIGKILL else 130), err
     assert bench.left() == {}
     assert out == ""
     assert "Traceback" not in err
+    if number is not signal.SIGKILL:
+        assert list(bench.folder.glob("semel-crashtest-*")) == [], "nor is its folder"
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(120)
+def test_when_it_is_cancelled_no_database_is_left(bench: Bench, make_database: Callable[[str], str]) -> None:
+    url = make_database("cancelled")
+    process = bench.start("careless:app", "mail_twice", "ann", "--sandbox", "--only", "frozen", "--jobs", "2", "--store", url)
+    mine = f"semel_crashtest_{process.pid}_%"
+    with psycopg.connect(url.rpartition("/")[0] + "/postgres", autocommit=True) as admin:
+
+        def databases() -> int:
+            return len(admin.execute("SELECT 1 FROM pg_database WHERE datname LIKE %s", (mine,)).fetchall())
+
+        end = time.monotonic() + 60
+        while (databases() < 2 or len(bench.processes()) < 4) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert databases() >= 2, "it is in the middle"
+        process.terminate()
+        _, err = process.communicate(timeout=30)
+        assert (process.returncode, databases()) == (130, 0), err
+    assert bench.left() == {}
+
+
+CHILD = """
+import os, subprocess, sys, time
+if sys.argv[1:]:
+    from semel.testing.crashtest import inside
+    inside.PARENT_SECONDS = 0.02
+    inside.follow(os.getppid())
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+child = subprocess.Popen([sys.executable, "-c", os.environ["CHILD"], "x"], start_new_session=True, stdout=subprocess.PIPE)
+print(child.stdout.readline().decode(), flush=True)
+"""
+
+
+def test_where_the_kernel_does_not_see_to_it_a_worker_ends_with_its_parent(bench: Bench) -> None:
+    env = {**bench.environment(), "CHILD": CHILD}
+    done = subprocess.run([sys.executable, "-c", CHILD], env=env, capture_output=True, text=True, timeout=60)
+    assert int(done.stdout) > 0, done.stderr
+    assert bench.left() == {}
+
+
+def test_without_waitid_an_ended_worker_is_seen_and_what_it_started_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As on macOS before Python 3.13. It ends at once, since its app is not there, and leaves a sleeper behind."""
+    (tmp_path / "leaves.py").write_text("import subprocess\nsubprocess.Popen(['sleep', '60'])\nraise SystemExit(3)\n")
+    monkeypatch.delattr(os, "waitid")
+    env = {**bench.environment(), "PYTHONPATH": f"{SOURCE}{os.pathsep}{tmp_path}"}
+    setting = Setting("leaves:app", "sqlite:///no.db", str(tmp_path), os.getpid(), str(tmp_path / "watch"), 2.0)
+    child = Child(setting, env, tmp_path / "log")
+    try:
+        assert child.alive
+        end = time.monotonic() + 30
+        while child.alive and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not child.alive
+        assert child.process.returncode == 3, child.said()
+        assert bench.left() == {}
+    finally:
+        child.kill()
 
 
 TEST = """
+import pytest
+import semel
 import shelf
 
 def test_it_is_put_there_once(crashtest):
@@ -208,20 +310,49 @@ def test_it_is_put_there_once(crashtest):
     assert [row.point for row in report.rows][1:] == [
         "killed, its record not acknowledged", "killed, its finish not acknowledged"]
 
+def test_one_text_is_no_list(crashtest):
+    with pytest.raises(semel.Misuse, match="write harmless=."):
+        crashtest(shelf.app, shelf.announce, "ann", harmless="shop.example")
+
 def test_a_mistake_is_told(crashtest):
     crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, only="its finish").assert_exactly_once()
 """
 
 
-def test_the_pytest_fixture_runs_it_and_tells_what_is_wrong(bench: Bench, tmp_path: Path) -> None:
-    (tmp_path / "test_shelf.py").write_text(TEST)
+HARMLESS = """
+import shelf
+
+def test_what_is_harmless_is_no_fault(crashtest):
+    told = crashtest(shelf.app, shelf.jots, "ann", only="not acknowledged")
+    assert [fault.name for fault in told.faults] == ["effect outside @app.effect"]
+    _, _, named = told.faults[0].mend.rpartition("--harmless ")
+    crashtest(shelf.app, shelf.jots, "ann", only="not acknowledged", harmless=[named]).assert_exactly_once()
+"""
+
+
+def pytest_of(bench: Bench, tmp_path: Path, text: str) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "test_shelf.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "semel.testing.plugin", "-p", "no:cacheprovider", "test_shelf.py"]
     env = {**bench.environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    return subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+
+
+def test_the_pytest_fixture_runs_it_and_tells_what_is_wrong(bench: Bench, tmp_path: Path) -> None:
+    done = pytest_of(bench, tmp_path, TEST)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "1 failed, 1 passed" in done.stdout
+    assert "1 failed, 2 passed" in done.stdout
     assert "LOSS  nothing is harmed: place is confirmed, and the resource shows none" in done.stdout
     assert bench.left() == {}
+
+
+@pytest.mark.proof
+def test_what_its_user_calls_harmless_is_no_fault(bench: Bench, tmp_path: Path) -> None:
+    """In the words of the mend; by the fixture, and by the command."""
+    done = pytest_of(bench, tmp_path, HARMLESS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    order = ("shelf:app", "jots", "ann", "--only", "not acknowledged")
+    bench.run(*order, "--harmless", "elsewhere", code=1)
+    bench.run(*order, "--harmless", "elsewhere", "--harmless", str(bench.folder / "shelf"))
 
 
 def test_pytest_finds_the_plugin_by_its_entry_point() -> None:

@@ -98,14 +98,29 @@ def test_a_connection_whose_bytes_cannot_be_read_is_named_as_what_it_is(tmp_path
     [
         ("connect", "10.0.0.5:11434", "10.0.0.5:11434"),
         ("connect", "models.internal:443", "models.internal"),
-        ("process", "git status", "git"),
+        ("request", "hooks.internal:8443", "hooks.internal"),
+        ("process", "/usr/bin/git", "git"),
+        ("process", "/usr/bin/git", "/usr/bin/git"),
         ("write", "/var/cache/agent/x", "/var/cache/agent"),
     ],
 )
 def test_what_the_user_calls_harmless_is_left_alone(act: str, to: str, harmless: str, tmp_path: Path) -> None:
     runs = [run(tmp_path, outside(act, to))]
-    assert len(faults.found(runs)) == 1
+    (told,) = faults.found(runs)
+    named = told.mend.rpartition("if a second time does no harm: --harmless ")[2]
+    assert named
+    assert faults.found(runs, [named]) == [], "what it says to write is what helps"
     assert faults.found(runs, [harmless]) == []
+    assert len(faults.found(runs, ["elsewhere"])) == 1
+
+
+def test_a_sqlite_file_that_the_user_calls_harmless_is_left_alone(tmp_path: Path) -> None:
+    runs = [run(tmp_path, outside("sql", "insert into t values ( …", file="cache.db"))]
+    (told,) = faults.found(runs)
+    assert told.mend.endswith("--harmless cache.db")
+    assert faults.found(runs, ["cache.db"]) == []
+    assert faults.found(runs, [str(Path("cache.db").absolute())]) == []
+    assert len(faults.found(runs, ["other.db"])) == 1
 
 
 def test_a_not_found_from_before_it_happened_is_believed(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,6 +69,11 @@ def crashtest(
         str | None, typer.Option("--tenant", metavar="NAME", help="Whose; default: the app's.", show_default=False)
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", metavar="", help="Keep the stores and logs, and say where.")] = False,
+    harmless: Annotated[
+        list[str] | None,
+        typer.Option("--harmless", metavar="HOST", help="Handlers may reach it; also a program or a file. Repeatable.",
+                     show_default=False),
+    ] = None,
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Also write JUnit XML there.", show_default=False)
     ] = None,
@@ -83,10 +90,10 @@ def crashtest(
     if junit is not None and not junit.absolute().parent.is_dir():
         raise Misuse(f"--junit {junit}: there is no folder {junit.absolute().parent}; make it first")
     try:
-        with output.progress("crashtest") as progress:
+        with ended_as_by_ctrl_c(), output.progress("crashtest") as progress:
             options = runner.Options(
                 probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
-                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
+                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (), progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:
@@ -99,6 +106,21 @@ def crashtest(
     else:
         show(report)
     raise typer.Exit(0 if report.passed else FOUND_WRONG)
+
+
+@contextlib.contextmanager
+def ended_as_by_ctrl_c() -> Iterator[None]:
+    """SIGTERM, as a CI server sends it, leaves no more behind than Ctrl+C: no process, no folder, no database."""
+
+    def interrupts(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # once: the second would end the cleaning up
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupts)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before or signal.SIG_DFL)
 
 
 def function_of(target: str) -> Callable[..., Any]:

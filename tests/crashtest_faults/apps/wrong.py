@@ -41,7 +41,7 @@ def notify(text: str) -> None:
     """Called from a handler."""
     body = b'{"text":"x"}'
     request = urllib.request.Request(f"{PROVIDER}/opaque/notify", body, {"Content-Type": "application/json"})
-    urllib.request.urlopen(request).read()  # WRONG: sent POST /opaque/notify to 127.0.0.1
+    urllib.request.urlopen(request).read()  # WRONG: sent POST /opaque/… to 127.0.0.1
 
 
 @app.task(intent=("name",), retry=SOON)
@@ -57,15 +57,15 @@ def outside(name: str) -> None:
     with contextlib.closing(sqlite3.connect("own.db")) as own:
         own.execute("CREATE TABLE IF NOT EXISTS t (x)")  # WRONG: changed a SQLite database (CREATE TABLE
     with ThreadPoolExecutor() as pool:
-        pool.submit(post, f"{PROVIDER}/opaque/pool", {"a": 1}).result()  # WRONG: sent POST /opaque/pool
+        pool.submit(post, f"{PROVIDER}/opaque/pool", {"a": 1}).result()  # WRONG: sent POST /opaque/…
 
 
 @app.task(intent=("name",), retry=SOON)
 async def outside_async(name: str) -> None:
     """An async one."""
-    await client.post(f"{PROVIDER}/opaque/httpx", json={"a": name})  # WRONG: sent POST /opaque/httpx to 127.0.0.1
-    await asyncio.gather(*[client.post(f"{PROVIDER}/opaque/tasks", json={}) for _ in "ab"])  # WRONG: sent POST /opaque/tasks
-    await asyncio.get_running_loop().run_in_executor(None, post, f"{PROVIDER}/opaque/run", {})  # WRONG: sent POST /opaque/run
+    await client.post(f"{PROVIDER}/opaque/httpx", json={"a": name})  # WRONG: sent POST /opaque/… to 127.0.0.1
+    await asyncio.gather(*[client.post(f"{PROVIDER}/opaque/tasks", json={}) for _ in "ab"])  # WRONG: sent POST /opaque/…
+    await asyncio.get_running_loop().run_in_executor(None, post, f"{PROVIDER}/opaque/run", {})  # WRONG: sent POST /opaque/…
     host, port = PROVIDER.removeprefix("http://").split(":")
     _, writer = await asyncio.open_connection(host, int(port))  # WRONG: opened a connection to 127.0.0.1
     writer.close()
@@ -255,7 +255,7 @@ async def insist(submission: semel.Submission, name: str) -> str:
         for _ in range(3):
             try:
                 headers = {"Idempotency-Key": submission.key}
-                answer = await once.post(f"{PROVIDER}/keyed/insist", headers=headers, json={})  # WRONG: sent POST /keyed/insist
+                answer = await once.post(f"{PROVIDER}/keyed/insist", headers=headers, json={})  # WRONG: sent POST /keyed/…
                 return str(answer.json()["id"])
             except httpx.TransportError:
                 await asyncio.sleep(0.01)
@@ -275,7 +275,7 @@ def stubborn(fn: Callable[..., str]) -> Callable[..., str]:
     def tries(*args: Any, **kwargs: Any) -> str:
         while True:
             try:
-                return fn(*args, **kwargs)  # WRONG: sent POST /keyed/nag in the same submission
+                return fn(*args, **kwargs)  # WRONG: sent POST /keyed/… in the same submission
             except OSError:
                 time.sleep(0.01)
 

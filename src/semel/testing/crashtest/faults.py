@@ -187,14 +187,23 @@ def _mend_outside(record: Record, function: str) -> str:
     }.get(record["act"], "; if it only reads: @app.step()")  # fmt: skip
     return (
         f"move this line into an effect, and call that from {function}: @app.effect(intent=('...',), recovery=semel.Ask()) above "
-        f"def NAME(submission: semel.Submission, ...){or_else}"
+        f"def NAME(submission: semel.Submission, ...){or_else}; if a second time does no harm: --harmless {_reached(record)}"
     )
+
+
+def _reached(record: Record) -> str:
+    """The host, the program or the file."""
+    if record["act"] in ("process", "write", "sql"):
+        return str(record.get("file") or record["to"])
+    return _host(record)
 
 
 def _is_harmless(record: Record, harmless: Collection[str]) -> bool:
     to, host = record["to"], _host(record)
-    if record["act"] in ("process", "write"):
-        return any(to == name or to.split()[:1] == [name] or to.startswith(f"{name.rstrip('/')}/") for name in harmless)
+    if record["act"] in ("process", "write", "sql"):
+        name = _reached(record)
+        names = (name, Path(name).name if record["act"] == "process" else str(Path(name).absolute()))
+        return any(each in names or any(one.startswith(f"{each.rstrip('/')}/") for one in names) for each in harmless)
     return to in harmless or host in harmless or any(host == name or host.endswith(f".{name}") for name in MODELS)
 
 

@@ -1,4 +1,4 @@
-"""`python -m semel.testing.crashtest.inside SETTING`: one worker process of a crash test.
+"""`python -m semel.testing.crashtest.inside < SETTING`: one worker process of a crash test.
 
 It runs the user's app as `semel worker` would, on the throw-away store. The shipped Runtime is subclassed where a
 boundary lies: at each it looks whether a gate is armed (`room`), and there it parks until it is killed or let go.
@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import importlib
 import logging
+import os
 import signal
 import sys
 import threading
@@ -30,13 +31,14 @@ from semel.engine.runtime import Code, Runtime
 from semel.errors import Misuse
 from semel.machine import journal as j
 from semel.store.contract import Change, Landed, Store
-from semel.store.places import open_store
+from semel.store.places import open_store, place_of
 from semel.store.sqlite import SQLite
 from semel.store.writer import Ticket, Writer
 from semel.supervise import die_with_parent
 from semel.testing.crashtest import watch
 from semel.testing.crashtest.room import Room, Setting
 
+PARENT_SECONDS = 0.2
 RETURNED, FINISHED = "the handler", "the finish"
 
 
@@ -208,11 +210,7 @@ def hasten(app: App, setting: Setting) -> None:
 
 
 def prepare(app: App, setting: Setting) -> None:
-    """The app works on the throw-away store alone, whatever its URL says. Raises `Misuse` if it is too late for that."""
-    if app._runtime is not None:
-        raise Misuse(
-            f"{setting.target} opens its own store while it is imported, and a crash test leaves that alone; do it later"
-        )
+    """The app works on the throw-away store alone, whatever its URL says. Raises `Misuse`."""
     gates = Gates(setting)
 
     def opens() -> Runtime:
@@ -223,14 +221,65 @@ def prepare(app: App, setting: Setting) -> None:
     app._stage = opens
 
 
+def guard(setting: Setting) -> None:
+    """From now on no app of this process opens any store but the throw-away one: with the tested one's code comes others'."""
+    opens = App.open_store
+
+    def guarded(app: App) -> Store:
+        if app._url == setting.store:
+            return opens(app)
+        if app is _there(setting.target):
+            raise Misuse(
+                f"{setting.target} opens its own store while it is imported, and a crash test leaves that alone; do it later"
+            )
+        raise Misuse(
+            f"{whose(app)} is another app than {setting.target}, with a store of its own, and a crash test leaves that alone; "
+            f"let both take theirs from $SEMEL_STORE (semel.App() without a URL), or declare its tasks on {setting.target}"
+        )
+
+    App.open_store = guarded  # type: ignore[method-assign, assignment]
+
+
+def _there(target: str) -> object:
+    """What MODULE:app names, as far as that has been imported."""
+    module, _, name = target.partition(":")
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def whose(app: App) -> str:
+    """MODULE:app, where it is to be found."""
+    for module, there in list(sys.modules.items()):
+        for name, value in list(vars(there).items()) if there is not None and module != "__main__" else ():
+            if value is app:
+                return f"{module}:{name}"
+    return f"the app on {place_of(app._url).shown}"
+
+
+def follow(parent: int) -> None:
+    """End this process and its group soon after its parent has ended: off Linux the kernel does not see to it."""
+
+    def watches() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_SECONDS)
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+
+    threading.Thread(target=watches, name="semel-crashtest-parent", daemon=True).start()
+
+
 def main() -> None:
     """One worker process."""
     faulthandler.register(signal.SIGUSR1)
-    setting = Setting.read(sys.argv[1])
+    setting = Setting.read(sys.stdin.read())
     die_with_parent(setting.parent)
+    if sys.platform != "linux":
+        follow(setting.parent)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
-    app = load(setting.target)
+    guard(setting)
     try:
+        app = load(setting.target)
         prepare(app, setting)
     except Misuse as error:
         sys.exit(str(error))

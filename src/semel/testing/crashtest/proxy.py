@@ -6,7 +6,8 @@ import contextlib
 import socket
 import threading
 from dataclasses import dataclass
-from urllib.parse import urlsplit, urlunsplit
+
+from semel.testing.crashtest.stores import at, connected
 
 COMMITTED = b"COMMIT\0"  # the server's answer; and, where a statement is sent as text, the request
 TRIPS = 2  # a transaction of the writer's: what it rests on is read, then all is written and committed
@@ -27,12 +28,12 @@ class Proxy:
     """TCP, on a port of its own, in front of the server that `url` names. cuts: how many connections it has cut."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._server = (parts.hostname or "127.0.0.1", parts.port or 5432)
+        with connected(url) as real:  # libpq knows where that is: in the URL, its environment, a service file
+            info = real.info
+            self._socket = f"{info.host}/.s.PGSQL.{info.port}" if info.host.startswith("/") else ""
+            self._server = (info.hostaddr or info.host, info.port)
         self._listener = socket.create_server(("127.0.0.1", 0))
-        who = parts.netloc.rpartition("@")[0]
-        host = f"{who}@127.0.0.1" if who else "127.0.0.1"
-        self.url = urlunsplit((parts.scheme, f"{host}:{self._listener.getsockname()[1]}", parts.path, parts.query, ""))
+        self.url = at(url, host="127.0.0.1", hostaddr="", port=str(self._listener.getsockname()[1]))
         self.cuts = 0
         self._lock = threading.Lock()
         self._mode, self._round = "", 0
@@ -60,13 +61,21 @@ class Proxy:
         with contextlib.suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(self._server)
+                server = self._reach()
                 for end in (client, server):
-                    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    if end.family != socket.AF_UNIX:
+                        end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 self._open |= {client, server}
                 pair = _Pair(client, server)
                 for asked in (True, False):
                     threading.Thread(target=self._pump, args=(pair, asked), name="semel-crashtest-pump", daemon=True).start()
+
+    def _reach(self) -> socket.socket:
+        if not self._socket:
+            return socket.create_connection(self._server)
+        found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        found.connect(self._socket)
+        return found
 
     def _pump(self, pair: _Pair, asked: bool) -> None:
         source, sink = (pair.client, pair.server) if asked else (pair.server, pair.client)

@@ -6,11 +6,13 @@ import json
 import os
 import time
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
 
 PAUSE_SECONDS = 0.004
+LONGEST = 160
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Setting:
     lose: str = ""
 
     def text(self) -> str:
-        """As one argument of a command line."""
+        """As one line. It holds the store's URL, and so perhaps a password."""
         return json.dumps(asdict(self))
 
     @classmethod
@@ -48,7 +50,10 @@ class Room:
         self.path = path
 
     def _file(self, gate: str, what: str) -> Path:
-        return self.path / f"{quote(gate, safe=' #')}.{what}"
+        name = quote(gate, safe=" #")
+        if len(name) > LONGEST:  # an effect's name may have 200 letters of any script; a file's, 255 bytes
+            name = f"{name[: LONGEST // 2]}~{sha256(gate.encode()).hexdigest()}"
+        return self.path / f"{name}.{what}"
 
     # --- outside ---
 

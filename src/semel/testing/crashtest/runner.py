@@ -38,7 +38,7 @@ class Options:
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
     timeout: for one wait, seconds; None: by the dry run. key, tenant: as `semel enqueue` has them.
-    keep: leave stores and logs where they are, and note where.
+    keep: leave stores and logs where they are, and note where. harmless: hosts, programs and files that handlers may reach.
     """
 
     probe: Callable[..., Any] | None = None
@@ -52,6 +52,7 @@ class Options:
     key: str | None = None
     tenant: str | None = None
     keep: bool = False
+    harmless: Sequence[str] = ()
     progress: Progress = lambda done, of: None
 
 
@@ -101,9 +102,7 @@ class Crashtest:
             try:
                 world.finish(patient=False)
             except Stuck as stuck:
-                raise SemelError(
-                    f"the dry run, in which nothing is harmed, did not end well: {stuck}; give arguments with which it succeeds"
-                ) from None
+                raise SemelError(self._why_not(world, stuck)) from None
             calls = {note["key"]: (note["began"], note["at"]) for note in world.room.notes() if note["what"] == "ended"}
             declared = self.kit.app.declared_effects
             rungs = {found.first_name: found.rungs for name in declared.names() if (found := declared.get(name)) is not None}
@@ -116,6 +115,15 @@ class Crashtest:
             return self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
         finally:
             world.close()
+
+    def _why_not(self, world: World, stuck: Stuck) -> str:
+        """What to say of a dry run that did not end well. A worker that wrote of an error has more to say than we have."""
+        raised = world.raised()
+        wrote = f"; its worker wrote: {raised}" if raised and raised not in str(stuck) else ""
+        failed = any(row.execution == "failed" for row in world.tasks())
+        mend = "mend that first" if raised and not failed else "give arguments with which it succeeds"
+        logs = "" if self.options.keep else "; --keep keeps its logs"
+        return f"the dry run, in which nothing is harmed, did not end well: {stuck}{wrote}; {mend}{logs}"
 
     def _settle(self) -> float:
         """The longest settle of a lookup, seconds."""
@@ -275,7 +283,7 @@ def run(
             if not wanted and options.only:
                 raise Misuse(f"--only {options.only!r} leaves nothing; the injection points are those of a whole run")
             outcomes = [dry, *test.all(wanted)]
-            faults = diagnosis([one.run for one in outcomes])
+            faults = diagnosis([one.run for one in outcomes], options.harmless)
         except (KeyboardInterrupt, Interrupted):
             kit.end()
             raise KeyboardInterrupt from None
@@ -298,6 +306,8 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         raise Misuse(f"this app declares no task {task!r}; it has: {known}")
     if options.probe is not None and options.sandbox_env:
         raise Misuse("effects are counted by one of the two: by --probe, or on the record of the --sandbox provider")
+    if isinstance(options.harmless, str):
+        raise Misuse(f"harmless is a list of hosts, programs and files; write harmless=[{options.harmless!r}]")
     if options.jobs < 1 or options.lease < 1:
         raise Misuse("jobs is at least 1, and a lease at least 1 second")
     key = options.key or (None if work.intent else KEY)
@@ -306,7 +316,7 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
     kit = Kit(target, app, order, counts, options.lease, options.settle, options.sandbox_env)
-    kit.patience = max(options.timeout or 0, kit.patience)  # of the dry run
+    kit.patience = options.timeout or kit.patience  # of the dry run
     return kit
 
 
@@ -336,6 +346,10 @@ def _folder(keep: bool) -> Iterator[Path]:
     os.environ["SEMEL_WITNESS"] = str(folder / "witness")
     try:
         yield folder
+    except SemelError as error:
+        if keep:
+            error.args = (f"{error}; stores, journals and logs of the runs: {folder}", *error.args[1:])
+        raise
     finally:
         if before is None:
             del os.environ["SEMEL_WITNESS"]
@@ -345,6 +359,6 @@ def _folder(keep: bool) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def diagnosis(runs: Sequence[Run]) -> list[Fault]:
+def diagnosis(runs: Sequence[Run], harmless: Sequence[str] = ()) -> list[Fault]:
     """What the user's own code does wrong."""
-    return faults.found(runs)
+    return faults.found(runs, harmless)

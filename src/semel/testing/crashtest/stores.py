@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
+import secrets
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 import apsw
 
-from semel.errors import Misuse
+from semel.errors import Misuse, StoreUnavailable
 from semel.store.places import open_store, place_of
+
+if TYPE_CHECKING:
+    import psycopg
 
 STARTED = "postgres"  # as a store: a PostgreSQL that is started, and ends with the crash test
 TERMINATE = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
@@ -61,7 +67,9 @@ class Databases:
     template: str = "template0"
     postgres: bool = True
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _mark: str = field(default_factory=lambda: f"{os.getpid()}_{secrets.token_hex(4)}")  # pids alone repeat, in containers
     _made: int = 0
+    _left: set[str] = field(default_factory=set)
 
     def new(self, folder: Path) -> str:
         """The URL of a new one. Raises `Misuse`."""
@@ -69,29 +77,51 @@ class Databases:
 
         with self._lock:  # a template must be in nobody's use
             self._made += 1
-            name = f"semel_crashtest_{os.getpid()}_{self._made}"
+            name = f"semel_crashtest_{self._mark}_{self._made}"
             try:
-                self._do(f'CREATE DATABASE {name} TEMPLATE "{self.template}"')
+                self._do(f"CREATE DATABASE {name} TEMPLATE {_quoted(self.template)}")
             except psycopg.Error as error:
                 raise Misuse(
                     f"no database could be made beside {place_of(self.url).shown}, one for each run: {str(error).strip()}; "
                     f"give its role CREATEDB and end what is connected to it, or leave --store out"
                 ) from error
-        url = self._at(name)
-        with psycopg.connect(url, autocommit=True) as fresh:
+            self._left.add(name)
+        url = at(self.url, dbname=name)
+        with connected(url) as fresh:
+            found = _database(fresh)
+            if found != name:  # a pooler may lead every name to one database
+                raise Misuse(
+                    f"{place_of(url).shown} leads to the database {found}, and not to the one that was made for a run, so "
+                    f"nothing was removed there; name the server itself with --store, and no pooler"
+                )
             fresh.execute("DROP SCHEMA IF EXISTS semel CASCADE")
         return url
 
     def drop(self, url: str) -> None:
         """It is not wanted any more."""
-        for name in (_name(url), f"{_name(url)}_copy"):
-            self._do(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        self._drop(_name(url))
+
+    def close(self) -> None:
+        """Nor are those that nobody came to drop."""
+        import psycopg
+
+        try:
+            for name in list(self._left):
+                self._drop(name)
+        except psycopg.Error as error:
+            raise StoreUnavailable(
+                f"{place_of(self.url).shown} did not let its throw-away databases be dropped ({str(error).strip()}); drop them "
+                f"there: {', '.join(sorted(self._left))}"
+            ) from error
+
+    def _drop(self, name: str) -> None:
+        for each in (name, f"{name}_copy"):
+            self._do(f"DROP DATABASE IF EXISTS {each} WITH (FORCE)")
+        self._left.discard(name)
 
     def terminate(self, url: str) -> None:
         """The server ends every connection to it."""
-        import psycopg
-
-        with psycopg.connect(self._admin(), autocommit=True) as admin:
+        with connected(self._admin()) as admin:
             admin.execute(TERMINATE, (_name(url),))
 
     def copy(self, url: str) -> None:
@@ -108,25 +138,61 @@ class Databases:
         self._do(f"DROP DATABASE {name} WITH (FORCE)", f"ALTER DATABASE {name}_copy RENAME TO {name}")
 
     def _do(self, *statements: str) -> None:
-        import psycopg
-
-        with psycopg.connect(self._admin(), autocommit=True) as admin:
+        with connected(self._admin()) as admin:
             for statement in statements:
                 admin.execute(statement.encode())
 
     def _admin(self) -> str:
-        return self._at("postgres")
-
-    def _at(self, name: str) -> str:
-        parts = urlsplit(self.url)
-        return urlunsplit((parts.scheme, parts.netloc, f"/{name}", parts.query, ""))
+        return at(self.url, dbname="postgres")
 
 
 Stores = Files | Databases
 
 
+def at(url: str, **other: str) -> str:
+    """The URL with these of libpq's parameters instead of its own, wherever it names them; "": without."""
+    from semel.store.pglink import DEFAULTS, target
+
+    found = target(url)
+    given = {name: value for name, value in found.params.items() if DEFAULTS.get(name) != value}
+    given |= {"pgbouncer": "1"} if found.pgbouncer else {}
+    given = {name: value for name, value in {**given, **other}.items() if value}
+    who = quote(given.pop("user", ""), safe="")
+    if secret := given.pop("password", ""):
+        who += f":{quote(secret, safe='')}"
+    where = ""
+    if re.fullmatch(r"[\w.-]+", given.get("host", "")) and given.get("port", "").isdecimal() | ("port" not in given):
+        where = given.pop("host") + (f":{given.pop('port')}" if "port" in given else "")
+    path = quote(given.pop("dbname", ""), safe="")
+    rest = urlencode(given, quote_via=quote)
+    return f"postgresql://{who}{'@' if who else ''}{where}/{path}" + (f"?{rest}" if rest else "")
+
+
+def connected(url: str) -> psycopg.Connection[Any]:
+    """A connection to what the URL names, each statement by itself. Raises `psycopg.Error`."""
+    import psycopg
+
+    from semel.store.pglink import target
+
+    return psycopg.connect(**target(url).params, autocommit=True)  # type: ignore[arg-type]
+
+
+def _database(connection: psycopg.Connection[Any]) -> str:
+    """The one that it is in."""
+    row = connection.execute("SELECT current_database()").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def _quoted(name: str) -> str:
+    doubled = name.replace('"', '""')
+    return f'"{doubled}"'
+
+
 def _name(url: str) -> str:
-    return urlsplit(url).path.removeprefix("/")
+    from semel.store.pglink import target
+
+    return target(url).params["dbname"]
 
 
 def _holds_tasks(url: str) -> bool:
@@ -150,8 +216,8 @@ def stores_at(url: str) -> Iterator[Stores]:
     if url == STARTED:
         from semel.testing import postgres
 
-        with postgres.server() as server:
-            yield Databases(server)
+        with postgres.server() as server, contextlib.closing(Databases(server)) as databases:
+            yield databases
         return
     place = place_of(url)
     if place.dialect == "sqlite":
@@ -161,4 +227,7 @@ def stores_at(url: str) -> Iterator[Stores]:
             f"the store in {place.shown} holds tasks, and a crash test touches no store that holds work; name a throw-away "
             f"database, or --store {STARTED} for one that is started and ends with the test"
         )
-    yield Databases(url, _name(url) or "template0")
+    with connected(url) as own:
+        template = _database(own)  # the URL may leave it to libpq
+    with contextlib.closing(Databases(url, template)) as databases:
+        yield databases

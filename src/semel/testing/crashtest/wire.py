@@ -15,9 +15,10 @@ import ssl
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ _REQUEST = re.compile(rb"([A-Z]{3,10}) (\S+) HTTP/1\.[01]\r\n")
 _HOST = re.compile(rb"\r\nhost: *([^\r\n]+)", re.IGNORECASE)
 _SIGN_ON = re.compile(r"token|oauth|login|auth\b", re.IGNORECASE)  # asking for a token again is harmless
 _WRITES_SQL = re.compile(r"\s*(insert|update|delete|replace|create|drop|alter)\b", re.IGNORECASE)
+_QUOTED_TABLE = re.compile(r'\b(into|from|update|table) "(\w+)"', re.IGNORECASE)
+_VALUE = re.compile(r"""['"`]|\b[xXbBeE]'|--|/\*|(?<![\w$])-?\d|\$""")
+_PLAIN_SEGMENT = re.compile(r"[A-Za-z_.-]{1,24}|v\d+")
 _LOOKED_AT = 1 << 16  # bytes of what is sent
 # Packages that do something of their own on the way to what the user asked of them: logs, telemetry, imports.
 _HARMLESS_VIA = {
@@ -52,7 +56,33 @@ class Request:
         return self.method in READS
 
     def __str__(self) -> str:
-        return f"{self.method} {self.path.partition('?')[0]}"
+        return f"{self.method} {tame_path(self.path)}"
+
+
+# What is told goes into reports and logs, which are read by more people than may know what the code handles: no values.
+
+
+def tame_path(path: str) -> str:
+    """The first segment of a URL's path, unless it may be a secret itself; what follows may be one, or somebody's name."""
+    first, _, rest = path.partition("?")[0].removeprefix("/").partition("/")
+    if _PLAIN_SEGMENT.fullmatch(first) is None:
+        return "/…" if first else "/"
+    return f"/{first}/…" if rest else f"/{first}"
+
+
+def tame_sql(statement: str) -> str:
+    """A statement up to its first value."""
+    words = _QUOTED_TABLE.sub(r"\1 \2", " ".join(statement.split()))
+    value = _VALUE.search(words)
+    cut = value.start() if value is not None else len(words)
+    return words[: min(cut, 60)].rstrip() + (" …" if cut < len(words) else "")
+
+
+def program_of(words: Sequence[str]) -> str:
+    """What is started, without its arguments: of a command for a shell, its first word that sets no variable."""
+    line = words[0] if len(words) == 1 else ""
+    named = next((word for word in line.split() if not re.match(r"\w+=", word)), "") or words[0]
+    return named.strip("'\"();&|")[:100]
 
 
 class Wire:
@@ -168,15 +198,17 @@ class Wire:
             if scene is not None:
                 scene.acts += 1
                 if scene.kind == "handler":
-                    connection.set_trace_callback(self._statement)
+                    named = args[0] if args else kwargs.get("database")
+                    file = os.fsdecode(named) if isinstance(named, str | bytes | os.PathLike) else ""
+                    connection.set_trace_callback(partial(self._statement, file))
             return connection
 
         return connect
 
-    def _statement(self, statement: str) -> None:
+    def _statement(self, file: str, statement: str) -> None:
         scene = here()
         if scene is not None and _WRITES_SQL.match(statement):
-            self.outside(scene, "sql", " ".join(statement.split())[:60])
+            self.outside(scene, "sql", tame_sql(statement), file=file)
 
     def passing(self, name: str) -> bool:
         """Whether a file is nobody's outside world: a device, a cache, or scratch that Python made for this process."""
@@ -288,7 +320,7 @@ _WATCHERS: dict[str, Callable[[Wire, Scene, str, tuple[Any, ...]], None]] = {
 def _a_process(wire: Wire, scene: Scene, event: str, args: tuple[Any, ...]) -> None:
     command = args[_PROCESSES[event]]
     words = [command] if isinstance(command, str | bytes) else list(args[1] or [command])
-    wire.outside(scene, "process", " ".join(os.fsdecode(word) for word in words)[:100])
+    wire.outside(scene, "process", program_of([os.fsdecode(word) for word in words]))
 
 
 def _is_tls(data: bytes) -> bool:

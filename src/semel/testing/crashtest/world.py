@@ -73,12 +73,15 @@ class Child:
     """A worker process, which leads its group."""
 
     def __init__(self, setting: Setting, env: Mapping[str, str], output: Path) -> None:
-        command = [sys.executable, "-m", "semel.testing.crashtest.inside", setting.text()]
+        command = [sys.executable, "-m", "semel.testing.crashtest.inside"]
         self.output = output
         with output.open("wb") as out:
             self.process = subprocess.Popen(
-                command, env=dict(env), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command, env=dict(env), stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True
             )
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), self.process.stdin as told:  # everybody can read a command line
+            told.write(setting.text().encode())
         self.pid = self.process.pid
         self.frozen = False
         self._lock = threading.Lock()
@@ -87,17 +90,26 @@ class Child:
     def alive(self) -> bool:
         """Whether it runs, or is stopped. One that has ended is not waited for: its pid, and its group's, stay its own."""
         with self._lock:
-            ended = os.WEXITED | os.WNOHANG | os.WNOWAIT
-            return self.process.returncode is None and os.waitid(os.P_PID, self.pid, ended) is None
+            if self.process.returncode is not None:
+                return False
+            if hasattr(os, "waitid"):
+                return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+            if self.process.poll() is None:  # macOS, before Python 3.13
+                return True
+            self._kill_group()  # while its name is not given anew, as long as anybody is in it
+            return False
 
     def kill(self) -> None:
         """SIGKILL; what it has started ends with it, as its supervisor would see to. The second time nothing happens."""
         with self._lock:
             if self.process.returncode is None:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
+                self._kill_group()
                 self.process.wait()
         self.frozen = False
+
+    def _kill_group(self) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
     def freeze(self) -> None:
         """SIGSTOP, and wait until every thread stands still (or the kernel timer has ended it)."""
@@ -218,6 +230,18 @@ class World:
         """What the worker that was started last has written."""
         lines = self.workers[-1].said().splitlines() if self.workers else []
         return lines[-1] if lines else "it said nothing"
+
+    def raised(self) -> str:
+        """The last exception of which a worker wrote a traceback; "": none."""
+        found = ""
+        for child in self.workers:
+            inside = False
+            for line in child.output.read_text(errors="replace").splitlines():
+                if inside and line and not line.startswith(" "):
+                    found, inside = line, False
+                elif line.startswith("Traceback (most recent call last)"):
+                    inside = True
+        return found
 
     # --- processes ---
 
