@@ -117,6 +117,7 @@ def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_on
     assert [run["counted"] for run in data["runs"]] == [{"enlist": 1}] * 2
     assert set(verdicts(data).values()) == {"pass"}
     assert any("does not count by key" in note for note in data["notes"])
+    assert "3 runs, each really called enlist, under new keys." in data["notes"]
     assert names.read_text() == "ann\nbob\nann\n" + "ann\n" * 3, "the dry run twice, and one more"
 
 
@@ -143,7 +144,9 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
         (["shelf:app", "stock", "ann", "--probe", "shelf:nothing"], "has no function nothing"),
         (["shelf:app", "stock", "ann", "--probe", "nowhere:count"], "cannot be imported"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:count", "--sandbox"], "one of the two"),
-        (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db"], "leaves mine.db alone"),
+        (["shelf:app", "stock", "ann"], "each run really calls your effects"),
+        (["shelf:app", "stock", "ann", "--probe", "shelf:count"], "then add --really"),
+        (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db", "--really"], "leaves mine.db alone"),
         (["shelf:app", "stock", "ann", "--junit", "no/such/folder/x.xml"], "there is no folder"),
     ],
 )
@@ -203,13 +206,14 @@ TEST = """
 import shelf
 
 def test_it_is_put_there_once(crashtest):
-    report = crashtest(shelf.app, shelf.announce, "ann", only="not acknowledged")
+    report = crashtest(shelf.app, shelf.announce, "ann", probe=shelf.count_names, really=True, only="not acknowledged")
     report.assert_exactly_once()
     assert [row.point for row in report.rows][1:] == [
         "killed, its record not acknowledged", "killed, its finish not acknowledged"]
 
 def test_a_mistake_is_told(crashtest):
-    crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, only="its finish").assert_exactly_once()
+    report = crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, really=True, only="its finish")
+    report.assert_exactly_once()
 """
 
 

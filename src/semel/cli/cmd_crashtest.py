@@ -42,6 +42,10 @@ def crashtest(
     sandbox_env: Annotated[
         str, typer.Option("--sandbox-env", metavar="NAME", help="The variable that tells the app where it is.")
     ] = "PROVIDER",
+    really: Annotated[
+        bool,
+        typer.Option("--really", metavar="", help="Without --sandbox: every run really calls your effects; you want that."),
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="URL", help="A throw-away database; postgres: one is started; default: SQLite files.",
@@ -74,7 +78,8 @@ def crashtest(
 ) -> None:  # fmt: skip
     """Kill, freeze and cut a task's workers at every boundary.
 
-    The task runs in real processes on throw-away stores. Exit code 1: a duplicate, a loss, something stuck, or a fault.
+    The task runs in real processes on throw-away stores. Without --sandbox each of the runs REALLY calls its effects, under new
+    keys: mails are sent, cards are charged. Exit code 1: a duplicate, a loss, something stuck, or a fault.
     """
     runner = importlib.import_module("semel.testing.crashtest.runner")
     app = reach.load_app(target)
@@ -85,8 +90,8 @@ def crashtest(
     try:
         with output.progress("crashtest") as progress:
             options = runner.Options(
-                probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
-                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
+                probe=counts, sandbox_env=sandbox_env if sandbox else "", really=really, store=store or "", jobs=jobs, only=only,
+                lease=lease, settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:

@@ -33,8 +33,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How it is run. store: the URL of a throw-away database, "postgres" for one that is started, "" for SQLite files.
+    """How it is run. really: without the sandbox, every run calls the app's real effects, under new keys; that must be said.
 
+    store: the URL of a throw-away database, "postgres" for one that is started, "" for SQLite files.
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
     timeout: for one wait, seconds; None: by the dry run. key, tenant: as `semel enqueue` has them.
@@ -43,6 +44,7 @@ class Options:
 
     probe: Callable[..., Any] | None = None
     sandbox_env: str = ""
+    really: bool = False
     store: str = ""
     jobs: int = 4
     only: str = ""
@@ -286,7 +288,7 @@ def run(
     )
     return Report(
         target, task, "postgres" if stores.postgres else "sqlite", counts, [one.row for one in outcomes], faults,
-        time.monotonic() - began, [*_notes(kit), *([f"Stores, journals and logs of the runs: {folder}"] if options.keep else [])],
+        time.monotonic() - began, _notes(test),
     )  # fmt: skip
 
 
@@ -302,6 +304,12 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         raise Misuse("jobs is at least 1, and a lease at least 1 second")
     key = options.key or (None if work.intent else KEY)
     order = Task(app, work).using(key=key, tenant=options.tenant).order(args, kwargs)
+    if not options.sandbox_env and not options.really:
+        raise Misuse(
+            "without --sandbox each run really calls your effects, a dozen runs or more for one effect, each under new keys, so "
+            "that no provider's idempotency stops them. Point the app at a test account, then add --really (in pytest: "
+            "really=True); or write --sandbox"
+        )
     counts: Sandbox | Probe | Calls = (
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
@@ -310,8 +318,11 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
     return kit
 
 
-def _notes(kit: Kit) -> list[str]:
-    notes = []
+def _notes(test: Crashtest) -> list[str]:
+    kit, notes = test.kit, []
+    called = ", ".join(dict.fromkeys(at.name for at in test.boundaries if at.what == "effect"))
+    if not kit.sandbox and called:
+        notes.append(f"{test.number} runs, each really called {called}, under new keys.")
     if not kit.counts.resource:
         notes.append(
             "No probe: only semel's own record was judged, so a duplicate at the resource was not looked for. Name a function "
@@ -324,6 +335,8 @@ def _notes(kit: Kit) -> list[str]:
         )
     if kit.app._watchdog == "never":
         notes.append("The app does without the watchdog, so a looked-up effect may need a person's word where it else would not.")
+    if test.options.keep:
+        notes.append(f"Stores, journals and logs of the runs: {test.folder}")
     return notes
 
 
