@@ -65,8 +65,8 @@ def crashtest() -> Callable[..., Report]:
     test account, and say really=True, with a probe= that counts there.
 
     The first argument is the app, or MODULE:app where it is imported from; the second the task, or its name; then the task's
-    arguments. By name: probe, sandbox_env, really, store, jobs, only, lease, settle, timeout, key, tenant, keep, as
-    `semel crashtest` has them; any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
+    arguments. By name: probe, sandbox_env, really, store, jobs, only, lease, settle, timeout, key, tenant, keep, as `semel
+    crashtest` has them; any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
     """
     return _crashtest
 
