@@ -166,6 +166,7 @@ def test_wrong_usage_says_what_to_write(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (["shelf:app", "stock", "ann", "--probe", "shelf:vague"], 2, "as an int"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:broken"], 1, "LookupError: no such shelf"),
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
+        (["astray:app", "work", "ann", "--sandbox"], 2, "enlist happened, and never reached the sandbox provider at $PROVIDER"),
         (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
         (["careless:app", "fails", "ann"], 1, "the dry run, in which nothing is harmed, did not end well: task fails failed"),
     ],

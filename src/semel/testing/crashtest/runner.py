@@ -76,6 +76,7 @@ class Crashtest:
     dry: Counter[str] = field(default_factory=Counter)
     boundaries: list[Boundary] = field(default_factory=list)
     number: int = 0
+    uncounted: list[str] = field(default_factory=list)  # effects of the dry run that happened, and that nobody counts
 
     def world(self, *, during: float = 0.0) -> World:
         """A new one."""
@@ -89,10 +90,15 @@ class Crashtest:
     def dry_run(self) -> Outcome:
         """One worker, no harm: what the task comes to. Raises `SemelError` if it does not end well by itself.
 
-        Once more if its probe does not count by key: only then is it known what was there before.
+        Once more if its probe does not count by key: only then is it known what was there before. Raises `Misuse` if an effect
+        that happened is not counted: no run could show anything of it.
         """
         outcome = self._dry_run()
-        return self._dry_run() if self.kit.counts.alone else outcome
+        if self.kit.counts.alone:
+            outcome = self._dry_run()
+        if self.uncounted:
+            raise Misuse(self.kit.counts.unable(self.uncounted[0], self.kit.sandbox))
+        return outcome
 
     def _dry_run(self) -> Outcome:
         began = time.monotonic()
@@ -115,7 +121,9 @@ class Crashtest:
             self.dry = confirmed(world.effects())
             seconds = time.monotonic() - began
             self.kit.patience = self.options.timeout or 30 + 10 * seconds + 5 * self.kit.lease + self._settle()
-            return self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
+            outcome = self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
+            self.uncounted = uncounted(world.effects(), outcome.run.counted) if self.kit.counts.resource else []
+            return outcome
         finally:
             world.close()
 
@@ -193,8 +201,9 @@ class Crashtest:
         if world.duplicates:
             return "DUPLICATE", world.duplicates
         for effect in effects if resource else ():
-            if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:
-                return "LOSS", f"{effect.name} is confirmed, and the resource shows none ({effect.key})"
+            if effect.state is EffectState.CONFIRMED and counted.get(effect.key, 0) < 1:
+                none = "the resource shows none" if effect.key in counted else "nobody can count it"
+                return "LOSS", f"{effect.name} is confirmed, and {none} ({effect.key})"
         if stuck:
             return "STUCK", stuck
         for row in world.tasks():
@@ -244,6 +253,11 @@ class Crashtest:
 def confirmed(effects: Sequence[EffectView]) -> Counter[str]:
     """How many different ones happened, by name."""
     return Counter(effect.name for effect in effects if effect.state is EffectState.CONFIRMED)
+
+
+def uncounted(effects: Sequence[EffectView], counted: Mapping[str, int]) -> list[str]:
+    """The names of effects that happened, and that nobody counts."""
+    return [effect.name for effect in effects if effect.state is EffectState.CONFIRMED and effect.key not in counted]
 
 
 def by_name(effects: Sequence[EffectView], counted: Mapping[str, int]) -> dict[str, int | None]:

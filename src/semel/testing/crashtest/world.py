@@ -308,7 +308,10 @@ class World:
                         self.app.review.approve(effect.key, by=f"{PERSON} {n + 1}" if n else PERSON, tenant=tenant)
 
     def _tell(self, effect: EffectView) -> None:
-        there = self.happened(effect)
+        n = self.counted().get(effect.key)
+        if n is None:  # who says not found of it without looking makes a duplicate
+            raise Stuck(f"a person must say what became of {effect.name} ({effect.key}), and nobody counts it")
+        there = n > 0
         result = self.kit.results.get((effect.name, self.number(effect)))
         verdict: Verdict = Confirmed(result) if there else NotFound()
         said = f"{effect.name}: {'confirmed' if there else 'not found'}"
@@ -324,10 +327,6 @@ class World:
             with contextlib.suppress(Refused):
                 decide(effect.key, verdict, by=PERSON, seen=effect.version, tenant=effect.tenant, process_stopped=True)
         self.told.append(said)
-
-    def happened(self, effect: EffectView) -> bool:
-        """Whether the resource shows this effect."""
-        return self.counted().get(effect.key, 0) > 0
 
     def number(self, effect: EffectView) -> int:
         """Which of its name it is, in the order of the journal."""
