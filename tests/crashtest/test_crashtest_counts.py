@@ -136,3 +136,12 @@ def test_a_person_never_says_not_found_of_what_nobody_counts() -> None:
     there.counted = lambda: {"k1": 0}
     World._tell(there, unknown)
     assert said == [NotFound()]
+
+
+def test_a_reply_that_was_not_lost_shows_nothing() -> None:
+    there = world()
+    there.lost = False
+    found, why = judged(Sandbox(), there, [A], {"k1": 1})
+    assert found == "not shown"
+    assert "HTTP/1" in why
+    assert judged(Sandbox(), there, [A], {"k1": 2})[0] == "DUPLICATE"

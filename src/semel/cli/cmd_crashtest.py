@@ -136,12 +136,12 @@ def show(report: Report) -> None:
         if (row.of, row.kind) != of:
             of = row.of, row.kind
             rows.append([Text.assemble((output.clean(row.of), "bold"), (f"  {row.kind}", "dim")), "", "", "", ""])
-        tone = "green" if row.verdict == "pass" else "bold red"
+        tone = {"pass": "green", "not shown": "yellow"}.get(row.verdict, "bold red")
         point = f"  {row.point}" if row.of else row.point
         rows.append([point, row.expected, row.observed, row.effects, Text(row.verdict, style=tone)])
     counted = "CALLS" if report.counts == "calls" else "EFFECTS"
     output.table(("INJECTION POINT", "EXPECTED", "OBSERVED", counted, "VERDICT"), rows)
-    bad = [row for row in report.rows if row.verdict != "pass"]
+    bad = [row for row in report.rows if row.verdict not in ("pass", "not shown")]
     if bad:
         output.heading("What went wrong")
         for row in bad:

@@ -226,6 +226,8 @@ class Crashtest:
             return "STUCK", f"a person had to be asked ({'; '.join(world.told)}), where its recovery, or the record, should tell"
         if point.asks is True and not world.told:
             return "FAULT", "nobody was asked, and nothing else could tell what had become of it"
+        if not world.lost:
+            return "not shown", "no reply was lost: only those of HTTP/1 can be, if Python reads them itself, and it had none"
         return "pass", ""
 
     # --- all of them ---
@@ -291,7 +293,7 @@ def run(
             if not wanted and options.only:
                 raise Misuse(f"--only {options.only!r} leaves nothing; the injection points are those of a whole run")
             outcomes = [dry, *test.all(wanted)]
-            faults = diagnosis([one.run for one in outcomes])
+            rows, faults = [one.row for one in outcomes], diagnosis([one.run for one in outcomes])
         except (KeyboardInterrupt, Interrupted):
             kit.end()
             raise KeyboardInterrupt from None
@@ -301,8 +303,8 @@ def run(
         "sandbox" if options.sandbox_env else "probe" if options.probe is not None else "calls"
     )
     return Report(
-        target, task, "postgres" if stores.postgres else "sqlite", counts, [one.row for one in outcomes], faults,
-        time.monotonic() - began, _notes(test),
+        target, task, "postgres" if stores.postgres else "sqlite", counts, rows, faults,
+        time.monotonic() - began, [*_notes(test), *(f"{row.name}: {row.why}." for row in rows if row.verdict == "not shown")],
     )  # fmt: skip
 
 

@@ -160,6 +160,7 @@ def reply_lost(world: World, at: Boundary | None) -> None:
     world.start()
     world.losing = ""
     world.finish()
+    world.lost = any(note["what"] == "lost" and note["name"] == at.name for note in world.watched())
 
 
 def restored(world: World, at: Boundary | None) -> None:

@@ -136,6 +136,7 @@ class World:
     def __init__(self, kit: Kit, folder: Path, stores: Stores, *, during: float = 0.0) -> None:
         self.kit, self.folder, self.stores, self.during = kit, folder, stores, during
         self.losing = ""  # the effect whose first reply is lost, in the workers that are started from now on
+        self.lost = True  # False: a reply was to be lost, and none was
         self.url = stores.new(folder)
         self.proxy: Proxy | None = None
         (folder / "room").mkdir(parents=True)
@@ -342,6 +343,12 @@ class World:
         return self.kit.counts.count(self, self.effects())
 
     # --- the record ---
+
+    def watched(self) -> list[dict[str, Any]]:
+        """What the watch has seen in the workers, so far."""
+        logs = [path for n in range(len(self.workers)) if (path := self.folder / f"watch{n + 1}.jsonl").exists()]
+        whole = [line for path in logs for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        return [json.loads(line) for line in whole]
 
     def rows(self) -> list[journal.Row]:
         """The journal: every stream of a task or a key, oldest row first."""
