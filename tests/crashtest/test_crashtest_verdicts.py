@@ -130,6 +130,14 @@ def test_without_a_probe_it_says_what_was_not_looked_for(bench: Bench) -> None:
     assert "EFFECTS" not in done.stdout
 
 
+def test_a_reply_that_could_not_be_lost_is_not_shown(bench: Bench) -> None:
+    """The effect writes a file."""
+    done = bench.run("shelf:app", "stock", "ann", "--probe", "shelf:count", "--only", "reply lost")
+    assert "1 of 1   not shown" in done.stdout
+    assert "place: its reply lost on arrival: no reply was lost" in done.stdout
+    assert "PASSED  1 of 2 runs passed, 1 not shown" in done.stdout
+
+
 def test_people_who_must_approve_are_played(bench: Bench) -> None:
     data = bench.data("shelf:app", "asks", "ann", "--probe", "shelf:count", *AFTER)
     assert verdicts(data) == {"nothing is harmed": "pass", f"place_approved: {ONE}": "pass"}

@@ -86,9 +86,8 @@ class Report:
     def summary(self) -> str:
         """One line."""
         bad = [row.verdict for row in self.rows if row.verdict != "pass"]
-        told = ", ".join(
-            f"{bad.count(name)} {name}" for name in ("DUPLICATE", "LOSS", "STUCK", "FAULT", "not shown") if name in bad
-        )
+        order = ("DUPLICATE", "LOSS", "STUCK", "FAULT", "not shown")
+        told = ", ".join(f"{bad.count(name)} {name}" for name in order if name in bad)
         faults = f"{count(len(self.faults), 'fault')} in your code" if self.faults else ""
         return (
             f"{len(self.rows) - len(bad)} of {len(self.rows)} runs passed"
