@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,7 +35,7 @@ class Names:
 def world() -> Any:
     told: list[str] = []
     return SimpleNamespace(
-        url="sqlite:///run.db", duplicates="", told=told, lost=True, forgotten=[], tasks=list, broken=str, denied=lambda key: ""
+        url="sqlite:///run.db", duplicates="", told=told, lost=True, gone=list, tasks=list, broken=str, denied=lambda key: ""
     )
 
 
@@ -145,3 +146,26 @@ def test_a_reply_that_was_not_lost_shows_nothing() -> None:
     assert found == "not shown"
     assert "HTTP/1" in why
     assert judged(Sandbox(), there, [A], {"k1": 2})[0] == "DUPLICATE"
+
+
+def test_what_a_restore_has_made_the_record_forget_is_counted_too() -> None:
+    """Done under one key, forgotten, and done again under another."""
+    was, now = replace(A, state=EffectState.AMBIGUOUS), effect("mail", "k4", "c")
+    there = world()
+    there.gone = lambda: [was]
+    kit: Any = SimpleNamespace(counts=Sandbox())
+    test = Crashtest(kit, Options(), Path(), stores=None, dry=Counter(mail=1))  # type: ignore[arg-type]
+    point = Point("store restored to before it", "restored")
+    found, why = test.judge(there, point, [now], {"k1": 1, "k4": 1}, "")
+    assert found == "DUPLICATE"
+    assert "one of them from before the store was restored" in why
+    assert test.judge(there, point, [now], {"k1": 2, "k4": 1}, "")[0] == "DUPLICATE"
+    assert test.judge(there, point, [now], {"k1": 0, "k4": 1}, "")[0] == "pass", "it had not been done"
+
+
+def test_who_is_forgotten_has_the_last_claim_on_what_nothing_tells_apart() -> None:
+    was, now = replace(A, state=EffectState.AMBIGUOUS, since=0), effect("mail", "k4", "a")
+    probe, there = learnt(Names(), A), world()
+    probe.begin(there)
+    probe.fn.__self__.there["a"] += 1  # type: ignore[attr-defined]
+    assert probe.count(there, [was, now]) == {"k4": 1, "k1": 0}

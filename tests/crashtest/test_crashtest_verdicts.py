@@ -88,7 +88,7 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
     found = verdicts(data)
     assert found.pop("label: its reply lost on arrival") == "not shown", "it writes a file"
     assert set(found.values()) == {"pass"}
-    assert len(data["runs"]) == 12
+    assert len(data["runs"]) == 13
     assert {run["counted"]["label"] for run in data["runs"]} == {1}
     assert data["counted_by"] == "probe"
     assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
@@ -99,8 +99,8 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
 def test_effects_side_by_side_and_a_task_that_enqueues_another_pass(bench: Bench) -> None:
     data = bench.data("crowded:app", "work", "ann", "--sandbox", "--jobs", "6")
     assert set(verdicts(data).values()) == {"pass"}
-    assert len(data["runs"]) == 33
-    assert [run["counted"] for run in data["runs"]] == [{"mail": 2, "tell": 2}] * 33
+    assert len(data["runs"]) == 35
+    assert [run["counted"] for run in data["runs"]] == [{"mail": 2, "tell": 2}] * 35
     assert {run["of"] for run in data["runs"]} == {"", "mail #1", "mail #2", "tell #1", "tell #2", "work"}
 
 

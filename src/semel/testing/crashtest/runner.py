@@ -166,11 +166,11 @@ class Crashtest:
         return f"effect, {point.at.rung}" if point.at.what == "effect" else "step"
 
     def _outcome(self, world: World, point: Point, of: str, stuck: str, began: float) -> Outcome:
-        effects = world.effects()
+        effects, gone = world.effects(), world.gone()
         counted = world.counted()
         verdict, why = self.judge(world, point, effects, counted, stuck)
         row = Row(
-            of, self._kind(point), point.title, point.expected, self._observed(world), by_name(effects, counted),
+            of, self._kind(point), point.title, point.expected, self._observed(world), by_name([*effects, *gone], counted),
             sum(self.dry.values()), verdict, why, tuple(world.told), time.monotonic() - began,
         )  # fmt: skip
         logs = [path for n in range(len(world.workers)) if (path := world.folder / f"watch{n + 1}.jsonl").exists()]
@@ -191,13 +191,16 @@ class Crashtest:
         """The worst that is true of it, and why."""
         resource = self.kit.counts.resource
         repeats = {at.name for at in self.boundaries if at.rung == "repeat"}
-        for effect in effects if resource else ():
+        gone = world.gone()
+        for effect in [*effects, *gone] if resource else ():
             if counted.get(effect.key, 0) > 1 and effect.name not in repeats:
                 return "DUPLICATE", f"{effect.name} is there {counted[effect.key]} times ({effect.key}){world.denied(effect.key)}"
-        there = confirmed(effects)
-        for name, n in there.items():
+        there, undone = confirmed(effects), {at.name for at in self.boundaries if at.rung == "atomic"}  # by a restore
+        again = Counter(e.name for e in gone if counted.get(e.key, 0) > 0 and (resource or e.name not in undone))
+        for name, n in (there + again).items():
             if n > self.dry[name]:
-                return "DUPLICATE", f"{n} effects {name} of different keys, and {self.dry[name]} in the dry run"
+                put_back = ", one of them from before the store was restored" if again[name] else ""
+                return "DUPLICATE", f"{n} effects {name} of different keys{put_back}, and {self.dry[name]} in the dry run"
         if world.duplicates:
             return "DUPLICATE", world.duplicates
         for effect in effects if resource else ():

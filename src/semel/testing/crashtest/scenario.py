@@ -176,6 +176,7 @@ def restored(world: World, at: Boundary | None) -> None:
     child = world.arrived(after)
     _witnessed(world)
     child.kill()
+    world.forgotten = world.effects()
     with world.reopened():
         world.stores.put_back(world.url)
     world.finish()

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,6 +137,7 @@ class World:
         self.kit, self.folder, self.stores, self.during = kit, folder, stores, during
         self.losing = ""  # the effect whose first reply is lost, in the workers that are started from now on
         self.lost = True  # False: a reply was to be lost, and none was
+        self.forgotten: list[EffectView] = []  # what was on record when the store was put back
         self.url = stores.new(folder)
         self.proxy: Proxy | None = None
         (folder / "room").mkdir(parents=True)
@@ -339,8 +340,13 @@ class World:
         return list(same).index(effect.key) + 1 if effect.key in same else 1
 
     def counted(self) -> dict[str, int]:
-        """Effects at the resource, by key."""
-        return self.kit.counts.count(self, self.effects())
+        """Effects at the resource, by key: of all that were begun, whatever the record still knows of them."""
+        return self.kit.counts.count(self, [*self.effects(), *self.gone()])
+
+    def gone(self) -> list[EffectView]:
+        """Those of which a restore of the store has left nothing on record, so that what became of them is unknown there."""
+        known = {effect.key for effect in self.effects()} if self.forgotten else set()
+        return [replace(effect, state=EffectState.AMBIGUOUS) for effect in self.forgotten if effect.key not in known]
 
     # --- the record ---
 
@@ -379,6 +385,9 @@ class World:
     def broken(self) -> str:
         """What the record shows that must never be, in words: a broken chain, or an intent while another is unknown."""
         store = self.app.runtime.desk.store
+        known = {effect.key for effect in [*self.effects(), *self.gone()]}
+        if begun := {note["key"] for note in self.room.notes() if note.get("what") == "began"} - known:
+            return f"an effect was called, and no record ever held it ({', '.join(sorted(begun))})"
         for row in self.tasks():
             rows = store.rows(row.tenant, row.task)
             if wrong := journal.broken(rows):
