@@ -112,6 +112,16 @@ def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> 
     assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
 
 
+@pytest.mark.proof
+def test_what_a_restored_store_has_forgotten_and_is_done_again_under_another_key_is_a_duplicate(bench: Bench) -> None:
+    """The probe counts by key, and the record knows the second key alone."""
+    data = bench.data("shelf:app", "restock", "ann", "--probe", "shelf:count", "--only", "restored", code=1)
+    assert verdicts(data) == {"nothing is harmed": "pass", "label: store restored to before it": "DUPLICATE"}
+    assert data["runs"][1]["counted"] == {"label": 2}
+    assert "one of them from before the store was restored" in data["runs"][1]["why"]
+    assert [fault["name"] for fault in data["faults"]] == ["a key that changes between attempts"]
+
+
 def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_one(bench: Bench) -> None:
     names = Path(bench.environment()["SHELF"]) / "list"
     names.write_text("ann\nbob\nann\n")
