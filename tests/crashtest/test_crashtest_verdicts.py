@@ -156,7 +156,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, stock"),
+        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, restock, stock"),
         (["shelf", "stock", "ann"], "write MODULE:app"),
         (["shelf:app", "stock", "name=ann", "ann"], "comes after a named argument"),
         (["shelf:app", "stock"], "name"),
@@ -164,7 +164,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
         (["shelf:app", "stock", "ann", "--probe", "shelf:nothing"], "has no function nothing"),
         (["shelf:app", "stock", "ann", "--probe", "nowhere:count"], "cannot be imported"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:count", "--sandbox"], "one of the two"),
-        (["shelf:app", "stock", "ann"], "each run really calls your effects"),
+        (["shelf:app", "stock", "ann", "--only", "brewed"], "each run really calls your effects"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:count"], "then add --really"),
         (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db", "--really"], "leaves mine.db alone"),
         (["shelf:app", "stock", "ann", "--junit", "no/such/folder/x.xml"], "there is no folder"),
