@@ -36,9 +36,10 @@ class Bench:
         return {**os.environ, "PYTHONPATH": path, "SHELF": str(shelf), "COLUMNS": "100", "TMPDIR": str(self.folder), **self.env}
 
     def start(self, *args: str) -> subprocess.Popen[str]:
-        """The command, begun."""
+        """The command, begun. Its apps' own resource is a folder of the test's, so they may really be called."""
+        really = [] if "--sandbox" in args else ["--really"]
         return subprocess.Popen(
-            [sys.executable, "-m", "semel", "crashtest", *args], env=self.environment(), cwd=self.folder, text=True,
+            [sys.executable, "-m", "semel", "crashtest", *args, *really], env=self.environment(), cwd=self.folder, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 

@@ -89,8 +89,10 @@ def test_what_is_confirmed_and_not_there_is_a_loss(bench: Bench) -> None:
 def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
     """A task without an intent, and an effect of the whole tenant."""
     data = bench.data("shelf:app", "stock", "ann", "labelled=true", "--probe", "shelf:count")
-    assert set(verdicts(data).values()) == {"pass"}
-    assert len(data["runs"]) == 12
+    found = verdicts(data)
+    assert found.pop("label: its reply lost on arrival") == "not shown", "it writes a file"
+    assert set(found.values()) == {"pass"}
+    assert len(data["runs"]) == 13
     assert {run["counted"]["label"] for run in data["runs"]} == {1}
     assert data["counted_by"] == "probe"
     assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
@@ -101,8 +103,8 @@ def test_a_sound_app_passes_by_its_own_probe(bench: Bench) -> None:
 def test_effects_side_by_side_and_a_task_that_enqueues_another_pass(bench: Bench) -> None:
     data = bench.data("crowded:app", "work", "ann", "--sandbox", "--jobs", "6")
     assert set(verdicts(data).values()) == {"pass"}
-    assert len(data["runs"]) == 33
-    assert [run["counted"] for run in data["runs"]] == [{"mail": 2, "tell": 2}] * 33
+    assert len(data["runs"]) == 35
+    assert [run["counted"] for run in data["runs"]] == [{"mail": 2, "tell": 2}] * 35
     assert {run["of"] for run in data["runs"]} == {"", "mail #1", "mail #2", "tell #1", "tell #2", "work"}
 
 
@@ -114,6 +116,16 @@ def test_what_a_restored_store_has_forgotten_is_not_done_again(bench: Bench) -> 
     assert not (bench.folder / "own.db").exists(), "the store that the app names is left alone"
 
 
+@pytest.mark.proof
+def test_what_a_restored_store_has_forgotten_and_is_done_again_under_another_key_is_a_duplicate(bench: Bench) -> None:
+    """The probe counts by key, and the record knows the second key alone."""
+    data = bench.data("shelf:app", "restock", "ann", "--probe", "shelf:count", "--only", "restored", code=1)
+    assert verdicts(data) == {"nothing is harmed": "pass", "label: store restored to before it": "DUPLICATE"}
+    assert data["runs"][1]["counted"] == {"label": 2}
+    assert "one of them from before the store was restored" in data["runs"][1]["why"]
+    assert [fault["name"] for fault in data["faults"]] == ["a key that changes between attempts"]
+
+
 def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_one(bench: Bench) -> None:
     names = Path(bench.environment()["SHELF"]) / "list"
     names.write_text("ann\nbob\nann\n")
@@ -121,6 +133,7 @@ def test_a_probe_that_does_not_count_by_key_is_noticed_and_its_runs_go_one_by_on
     assert [run["counted"] for run in data["runs"]] == [{"enlist": 1}] * 2
     assert set(verdicts(data).values()) == {"pass"}
     assert any("does not count by key" in note for note in data["notes"])
+    assert "3 runs, each really called enlist, under new keys." in data["notes"]
     assert names.read_text() == "ann\nbob\nann\n" + "ann\n" * 3, "the dry run twice, and one more"
 
 
@@ -131,6 +144,14 @@ def test_without_a_probe_it_says_what_was_not_looked_for(bench: Bench) -> None:
     assert "EFFECTS" not in done.stdout
 
 
+def test_a_reply_that_could_not_be_lost_is_not_shown(bench: Bench) -> None:
+    """The effect writes a file."""
+    done = bench.run("shelf:app", "stock", "ann", "--probe", "shelf:count", "--only", "reply lost")
+    assert "1 of 1   not shown" in done.stdout
+    assert "place: its reply lost on arrival: no reply was lost" in done.stdout
+    assert "PASSED  1 of 2 runs passed, 1 not shown" in done.stdout
+
+
 def test_people_who_must_approve_are_played(bench: Bench) -> None:
     data = bench.data("shelf:app", "asks", "ann", "--probe", "shelf:count", *AFTER)
     assert verdicts(data) == {"nothing is harmed": "pass", f"place_approved: {ONE}": "pass"}
@@ -139,7 +160,7 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, jots, stock"),
+        (["shelf:app", "stok", "ann"], "declares no task 'stok'; it has: announce, asks, jots, restock, stock"),
         (["shelf", "stock", "ann"], "write MODULE:app"),
         (["shelf:app", "stock", "name=ann", "ann"], "comes after a named argument"),
         (["shelf:app", "stock"], "name"),
@@ -147,7 +168,9 @@ def test_people_who_must_approve_are_played(bench: Bench) -> None:
         (["shelf:app", "stock", "ann", "--probe", "shelf:nothing"], "has no function nothing"),
         (["shelf:app", "stock", "ann", "--probe", "nowhere:count"], "cannot be imported"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:count", "--sandbox"], "one of the two"),
-        (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db"], "leaves mine.db alone"),
+        (["shelf:app", "stock", "ann", "--only", "brewed"], "each run really calls your effects"),
+        (["shelf:app", "stock", "ann", "--probe", "shelf:count"], "then add --really"),
+        (["shelf:app", "stock", "ann", "--store", "sqlite:///mine.db", "--really"], "leaves mine.db alone"),
         (["shelf:app", "stock", "ann", "--junit", "no/such/folder/x.xml"], "there is no folder"),
     ],
 )
@@ -167,6 +190,7 @@ def test_wrong_usage_says_what_to_write(monkeypatch: pytest.MonkeyPatch, tmp_pat
         (["shelf:app", "stock", "ann", "--probe", "shelf:vague"], 2, "as an int"),
         (["shelf:app", "stock", "ann", "--probe", "shelf:broken"], 1, "LookupError: no such shelf"),
         (["shelf:app", "stock", "ann", "--only", "brewed"], 2, "--only 'brewed' leaves nothing"),
+        (["astray:app", "work", "ann", "--sandbox"], 2, "enlist happened, and never reached the sandbox provider at $PROVIDER"),
         (["hasty:app", "fails", "ann"], 1, "opens its own store while it is imported"),
         (["neighbours:app", "work", "ann"], 1, "neighbours:other is another app than neighbours:app, with a store of its own"),
         (["lengthy:hiding", "pays", "ann"], 1, "SEMEL_REDACTION_KEY is not set; make one once"),
@@ -305,7 +329,7 @@ import semel
 import shelf
 
 def test_it_is_put_there_once(crashtest):
-    report = crashtest(shelf.app, shelf.announce, "ann", only="not acknowledged")
+    report = crashtest(shelf.app, shelf.announce, "ann", probe=shelf.count_names, really=True, only="not acknowledged")
     report.assert_exactly_once()
     assert [row.point for row in report.rows][1:] == [
         "killed, its record not acknowledged", "killed, its finish not acknowledged"]
@@ -315,7 +339,8 @@ def test_one_text_is_no_list(crashtest):
         crashtest(shelf.app, shelf.announce, "ann", harmless="shop.example")
 
 def test_a_mistake_is_told(crashtest):
-    crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, only="its finish").assert_exactly_once()
+    report = crashtest("shelf:app", "stock", name="ann", probe=lambda effect, key, arguments: 0, really=True, only="its finish")
+    report.assert_exactly_once()
 """
 
 

@@ -59,6 +59,18 @@ def test_what_a_changed_value_looks_like(was: Any, now: Any, looks: str, tmp_pat
     assert repr(now) in told[0].what
 
 
+@pytest.mark.parametrize(("result", "steps"), [("3f2a9c4e", True), ({"id": "3f2a9c4e"}, True), ("Dear Ann", False), ("3", False)])
+def test_what_comes_from_a_step_already_is_not_to_be_made_in_one(result: Any, steps: bool, tmp_path: Path) -> None:
+    """The store was restored, and the step ran again."""
+    calls = [call(1, "k1", {"id": "order-774123aa"}), call(2, "k2", {"id": "order-3f2a9c4e"}), ended(2)]
+    stepped = [{"kind": "stepped", "at": 1, "body": {"key": "s", "name": "draw", "result": result}}]
+    told = faults.found([run(tmp_path, *calls, journal=stepped)])
+    assert len(told) == 1
+    assert ("in a step" not in told[0].mend) == steps
+    assert ("a step's result can be lost when the store is restored" in told[0].mend) == steps
+    assert "derive" in told[0].mend
+
+
 def test_the_same_keys_in_another_order_are_no_change(tmp_path: Path) -> None:
     calls = [call(1, "k1", {"id": 1}), call(1, "k2", {"id": 2}), call(2, "k2", {"id": 2}), call(2, "k1", {"id": 1}), ended(2)]
     assert faults.found([run(tmp_path, *calls)]) == []

@@ -88,6 +88,7 @@ LONG = {  # without their guards, they wait for what never comes
 }
 LIVING = "tests/restore/test_restore_living.py::"
 CRASHTEST = "tests/crashtest/test_crashtest_verdicts.py::test_"
+COUNTS = "tests/crashtest/test_crashtest_counts.py::test_"
 
 
 @dataclass(frozen=True)
@@ -953,8 +954,24 @@ BY_TEST = (
     Guard("crashtest: more keys than unharmed are a duplicate", "testing/crashtest/runner.py", "if n > self.dry[name]:", "if False:",
           (f"{CRASHTEST}a_key_that_changes_between_attempts_is_a_duplicate",)),
     Guard("crashtest: what is on record and not there is a loss", "testing/crashtest/runner.py",
-          "if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:", "if False:",
+          "if effect.state is EffectState.CONFIRMED and counted.get(effect.key, 0) < 1:", "if False:",
           (f"{CRASHTEST}what_is_confirmed_and_not_there_is_a_loss",)),
+    Guard("crashtest: without the sandbox it asks first", "testing/crashtest/runner.py",
+          "if not options.sandbox_env and not options.really:", "if False:", (f"{CRASHTEST}wrong_usage_says_what_to_write",)),
+    Guard("crashtest: what nobody counts ends the dry run", "testing/crashtest/runner.py", "        if self.uncounted:", "        if False:",
+          (f"{CRASHTEST}what_the_dry_run_finds_is_said_plainly",)),
+    Guard("crashtest: what was there before is of its arguments", "testing/crashtest/probes.py", "before[call] if before else 0", "max(before.values()) if before else 0",
+          (f"{COUNTS}what_was_there_is_subtracted_for_each_set_of_arguments",)),
+    Guard("crashtest: fewer than before is no count", "testing/crashtest/probes.py", "        if now < before:", "        if False:",
+          (f"{COUNTS}fewer_than_before_the_run_is_no_count",)),
+    Guard("crashtest: a person looks before they say not found", "testing/crashtest/world.py",
+          "n = self.counted().get(effect.key)", "n = self.counted().get(effect.key, 0)", (f"{COUNTS}a_person_never_says_not_found_of_what_nobody_counts",)),
+    Guard("crashtest: a reply that was not lost shows nothing", "testing/crashtest/runner.py", "        if not world.lost:", "        if False:",
+          (f"{COUNTS}a_reply_that_was_not_lost_shows_nothing",)),
+    Guard("crashtest: what was forgotten counts", "testing/crashtest/runner.py", "(there + again).items()", "there.items()",
+          (f"{COUNTS}what_a_restore_has_made_the_record_forget_is_counted_too",)),
+    Guard("crashtest: exactly once is asserted of what was counted", "testing/crashtest/report.py", 'if self.counts == "calls":', "if False:",
+          ("tests/crashtest/test_crashtest_report.py::test_nobody_asserts_exactly_once_of_what_nobody_counted",)),
     Guard("crashtest: no store that holds work is touched", "testing/crashtest/stores.py", "    if _holds_tasks(url):", "    if False:",
           (f"{CRASHTEST}a_database_that_holds_tasks_is_refused",)),
     Guard("crashtest: nothing is dropped in a database that it has not made", "testing/crashtest/stores.py",

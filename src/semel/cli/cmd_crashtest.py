@@ -44,6 +44,10 @@ def crashtest(
     sandbox_env: Annotated[
         str, typer.Option("--sandbox-env", metavar="NAME", help="The variable that tells the app where it is.")
     ] = "PROVIDER",
+    really: Annotated[
+        bool,
+        typer.Option("--really", metavar="", help="Without --sandbox: every run really calls your effects; you want that."),
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="URL", help="A throw-away database; postgres: one is started; default: SQLite files.",
@@ -81,7 +85,8 @@ def crashtest(
 ) -> None:  # fmt: skip
     """Kill, freeze and cut a task's workers at every boundary.
 
-    The task runs in real processes on throw-away stores. Exit code 1: a duplicate, a loss, something stuck, or a fault.
+    The task runs in real processes on throw-away stores. Without --sandbox each of the runs REALLY calls its effects, under new
+    keys: mails are sent, cards are charged. Exit code 1: a duplicate, a loss, something stuck, or a fault.
     """
     runner = importlib.import_module("semel.testing.crashtest.runner")
     app = reach.load_app(target)
@@ -92,8 +97,8 @@ def crashtest(
     try:
         with ended_as_by_ctrl_c(), output.progress("crashtest") as progress:
             options = runner.Options(
-                probe=counts, sandbox_env=sandbox_env if sandbox else "", store=store or "", jobs=jobs, only=only, lease=lease,
-                settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (), progress=progress,
+                probe=counts, sandbox_env=sandbox_env if sandbox else "", really=really, store=store or "", jobs=jobs, only=only,
+                lease=lease, settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (), progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:
@@ -153,12 +158,12 @@ def show(report: Report) -> None:
         if (row.of, row.kind) != of:
             of = row.of, row.kind
             rows.append([Text.assemble((output.clean(row.of), "bold"), (f"  {row.kind}", "dim")), "", "", "", ""])
-        tone = "green" if row.verdict == "pass" else "bold red"
+        tone = {"pass": "green", "not shown": "yellow"}.get(row.verdict, "bold red")
         point = f"  {row.point}" if row.of else row.point
         rows.append([point, row.expected, row.observed, row.effects, Text(row.verdict, style=tone)])
     counted = "CALLS" if report.counts == "calls" else "EFFECTS"
     output.table(("INJECTION POINT", "EXPECTED", "OBSERVED", counted, "VERDICT"), rows)
-    bad = [row for row in report.rows if row.verdict != "pass"]
+    bad = [row for row in report.rows if row.verdict not in ("pass", "not shown")]
     if bad:
         output.heading("What went wrong")
         for row in bad:

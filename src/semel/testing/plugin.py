@@ -59,11 +59,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.fixture
 def crashtest() -> Callable[..., Report]:
-    """Crash-test a task: `crashtest("billing:app", "bill", "inv_1", probe=count).assert_exactly_once()`.
+    """Crash-test a task: `crashtest("billing:app", "bill", "inv_1", sandbox_env="PROVIDER").assert_exactly_once()`.
+
+    Without sandbox_env each run really calls the task's effects, a dozen runs or more, each under new keys: point the app at a
+    test account, and say really=True, with a probe= that counts there.
 
     The first argument is the app, or MODULE:app where it is imported from; the second the task, or its name; then the task's
-    arguments. By name: probe, sandbox_env, store, jobs, only, lease, settle, timeout, key, tenant, keep, as `semel crashtest`
-    has them; any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
+    arguments. By name: probe, sandbox_env, really, store, jobs, only, lease, settle, timeout, key, tenant, keep, as `semel
+    crashtest` has them; any other name is an argument of the task. Raises `Misuse`, and `SemelError` if the task fails unharmed.
     """
     return _crashtest
 

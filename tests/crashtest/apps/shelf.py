@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import uuid
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -49,6 +50,12 @@ def enlist(submission: semel.Submission, name: str) -> None:
 async def stock(name: str, *, labelled: bool = False) -> str:
     found = await asyncio.to_thread(place, name) if not labelled else await label(name)
     return str(found)
+
+
+@app.task(intent=("name",))
+async def restock(name: str) -> None:
+    """Another label in each attempt."""
+    await label(f"{name} {uuid.uuid4()}")
 
 
 @app.effect(intent=("name",), recovery=semel.Resend(within=None), approve=True)

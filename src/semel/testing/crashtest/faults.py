@@ -38,6 +38,7 @@ MODELS = (
 )  # fmt: skip
 _UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}", re.IGNORECASE)
 _DAY = 86_400.0
+_TELLING = 6  # so long a text stands in another by no chance
 Record = dict[str, Any]
 
 
@@ -218,10 +219,10 @@ def _changes(seen: _Seen) -> Iterator[Fault]:
     for (task, first), before in calls.items():
         for (other, second), after in calls.items():
             if other == task and first < second and (task, second) in whole:
-                yield from _changed(before, after)
+                yield from _changed(before, after, [row["result"] for row in seen.rows("stepped")])
 
 
-def _changed(before: list[Record], after: list[Record]) -> Iterator[Fault]:
+def _changed(before: list[Record], after: list[Record], stepped: list[Any]) -> Iterator[Fault]:
     """An attempt called it under a key that a later one, which ran to its end, did not call it under, but under others."""
     for effect in dict.fromkeys(call["effect"] for call in before):
         firsts, seconds = (list({c["key"]: c for c in calls if c["effect"] == effect}.values()) for calls in (before, after))
@@ -229,10 +230,10 @@ def _changed(before: list[Record], after: list[Record]) -> Iterator[Fault]:
         gone = [call for call in firsts if call["key"] not in kept]
         new = [call for call in seconds if call["key"] not in kept]
         for one, other in zip(gone, new, strict=False):
-            yield _change(one, other)
+            yield _change(one, other, stepped)
 
 
-def _change(one: Record, other: Record) -> Fault:
+def _change(one: Record, other: Record, stepped: list[Any]) -> Fault:
     name, was, now = _difference(one, other)
     frames = other["frames"] or one["frames"]
     file, line = (frames[0][0], frames[0][1]) if frames else ("", 0)
@@ -244,6 +245,11 @@ def _change(one: Record, other: Record) -> Fault:
     made = f" ({words} on line {at_line})" if words else ""
     if kind == "attempt":
         mend = f"leave the attempt out of {name}: the key must be the same in every attempt; derive it from the task's arguments"
+    elif any(_made_of(value, result) for value in (was, now) for result in stepped):
+        mend = (
+            f"derive {name} from the task's arguments: it comes from a step, and a step's result can be lost when the store is "
+            f"restored, so that the next attempt makes another"
+        )
     else:
         step = {"uuid": "str(uuid.uuid4())", "clock": "datetime.now(UTC).isoformat()"}.get(kind, "...")
         mend = (
@@ -259,6 +265,13 @@ def _change(one: Record, other: Record) -> Fault:
         f"{effect}, and it happens once in each attempt.",
         mend,
     )
+
+
+def _made_of(value: Any, result: Any) -> bool:
+    """Whether a value of an intent is a step's result, or a text that holds it, or is one of its values."""
+    if isinstance(result, dict | list):
+        return value == result or any(_made_of(value, one) for one in (result.values() if isinstance(result, dict) else result))
+    return bool(value == result) or (len(str(result)) >= _TELLING and str(result) in str(value))
 
 
 def _difference(one: Record, other: Record) -> tuple[str, Any, Any]:

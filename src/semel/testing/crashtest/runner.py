@@ -33,8 +33,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Options:
-    """How it is run. store: the URL of a throw-away database, "postgres" for one that is started, "" for SQLite files.
+    """How it is run. really: without the sandbox, every run calls the app's real effects, under new keys; that must be said.
 
+    store: the URL of a throw-away database, "postgres" for one that is started, "" for SQLite files.
     sandbox_env: the environment variable that tells the app where the sandbox provider is; "": none is started.
     jobs: runs at a time. only: those whose name holds this text. lease: seconds. settle: Lookup's at most, seconds.
     timeout: for one wait, seconds; None: by the dry run. key, tenant: as `semel enqueue` has them.
@@ -43,6 +44,7 @@ class Options:
 
     probe: Callable[..., Any] | None = None
     sandbox_env: str = ""
+    really: bool = False
     store: str = ""
     jobs: int = 4
     only: str = ""
@@ -75,6 +77,7 @@ class Crashtest:
     dry: Counter[str] = field(default_factory=Counter)
     boundaries: list[Boundary] = field(default_factory=list)
     number: int = 0
+    uncounted: list[str] = field(default_factory=list)  # effects of the dry run that happened, and that nobody counts
 
     def world(self, *, during: float = 0.0) -> World:
         """A new one."""
@@ -88,10 +91,15 @@ class Crashtest:
     def dry_run(self) -> Outcome:
         """One worker, no harm: what the task comes to. Raises `SemelError` if it does not end well by itself.
 
-        Once more if its probe does not count by key: only then is it known what was there before.
+        Once more if its probe does not count by key: only then is it known what was there before. Raises `Misuse` if an effect
+        that happened is not counted: no run could show anything of it.
         """
         outcome = self._dry_run()
-        return self._dry_run() if self.kit.counts.alone else outcome
+        if self.kit.counts.alone:
+            outcome = self._dry_run()
+        if self.uncounted:
+            raise Misuse(self.kit.counts.unable(self.uncounted[0], self.kit.sandbox))
+        return outcome
 
     def _dry_run(self) -> Outcome:
         began = time.monotonic()
@@ -112,7 +120,9 @@ class Crashtest:
             self.dry = confirmed(world.effects())
             seconds = time.monotonic() - began
             self.kit.patience = self.options.timeout or 30 + 10 * seconds + 5 * self.kit.lease + self._settle()
-            return self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
+            outcome = self._outcome(world, Point("nothing is harmed", "dry"), "", "", began)
+            self.uncounted = uncounted(world.effects(), outcome.run.counted) if self.kit.counts.resource else []
+            return outcome
         finally:
             world.close()
 
@@ -164,11 +174,11 @@ class Crashtest:
         return f"effect, {point.at.rung}" if point.at.what == "effect" else "step"
 
     def _outcome(self, world: World, point: Point, of: str, stuck: str, began: float) -> Outcome:
-        effects = world.effects()
+        effects, gone = world.effects(), world.gone()
         counted = world.counted()
         verdict, why = self.judge(world, point, effects, counted, stuck)
         row = Row(
-            of, self._kind(point), point.title, point.expected, self._observed(world), by_name(effects, counted),
+            of, self._kind(point), point.title, point.expected, self._observed(world), by_name([*effects, *gone], counted),
             sum(self.dry.values()), verdict, why, tuple(world.told), time.monotonic() - began,
         )  # fmt: skip
         logs = [path for n in range(len(world.workers)) if (path := world.folder / f"watch{n + 1}.jsonl").exists()]
@@ -189,18 +199,22 @@ class Crashtest:
         """The worst that is true of it, and why."""
         resource = self.kit.counts.resource
         repeats = {at.name for at in self.boundaries if at.rung == "repeat"}
-        for effect in effects if resource else ():
+        gone = world.gone()
+        for effect in [*effects, *gone] if resource else ():
             if counted.get(effect.key, 0) > 1 and effect.name not in repeats:
                 return "DUPLICATE", f"{effect.name} is there {counted[effect.key]} times ({effect.key}){world.denied(effect.key)}"
-        there = confirmed(effects)
-        for name, n in there.items():
+        there, undone = confirmed(effects), {at.name for at in self.boundaries if at.rung == "atomic"}  # by a restore
+        again = Counter(e.name for e in gone if counted.get(e.key, 0) > 0 and (resource or e.name not in undone))
+        for name, n in (there + again).items():
             if n > self.dry[name]:
-                return "DUPLICATE", f"{n} effects {name} of different keys, and {self.dry[name]} in the dry run"
+                put_back = ", one of them from before the store was restored" if again[name] else ""
+                return "DUPLICATE", f"{n} effects {name} of different keys{put_back}, and {self.dry[name]} in the dry run"
         if world.duplicates:
             return "DUPLICATE", world.duplicates
         for effect in effects if resource else ():
-            if effect.state is EffectState.CONFIRMED and counted.get(effect.key) == 0:
-                return "LOSS", f"{effect.name} is confirmed, and the resource shows none ({effect.key})"
+            if effect.state is EffectState.CONFIRMED and counted.get(effect.key, 0) < 1:
+                none = "the resource shows none" if effect.key in counted else "nobody can count it"
+                return "LOSS", f"{effect.name} is confirmed, and {none} ({effect.key})"
         if stuck:
             return "STUCK", stuck
         for row in world.tasks():
@@ -223,6 +237,8 @@ class Crashtest:
             return "STUCK", f"a person had to be asked ({'; '.join(world.told)}), where its recovery, or the record, should tell"
         if point.asks is True and not world.told:
             return "FAULT", "nobody was asked, and nothing else could tell what had become of it"
+        if not world.lost:
+            return "not shown", "no reply was lost: only those of HTTP/1 can be, if Python reads them itself, and it had none"
         return "pass", ""
 
     # --- all of them ---
@@ -250,6 +266,11 @@ class Crashtest:
 def confirmed(effects: Sequence[EffectView]) -> Counter[str]:
     """How many different ones happened, by name."""
     return Counter(effect.name for effect in effects if effect.state is EffectState.CONFIRMED)
+
+
+def uncounted(effects: Sequence[EffectView], counted: Mapping[str, int]) -> list[str]:
+    """The names of effects that happened, and that nobody counts."""
+    return [effect.name for effect in effects if effect.state is EffectState.CONFIRMED and effect.key not in counted]
 
 
 def by_name(effects: Sequence[EffectView], counted: Mapping[str, int]) -> dict[str, int | None]:
@@ -283,7 +304,7 @@ def run(
             if not wanted and options.only:
                 raise Misuse(f"--only {options.only!r} leaves nothing; the injection points are those of a whole run")
             outcomes = [dry, *test.all(wanted)]
-            faults = diagnosis([one.run for one in outcomes], options.harmless)
+            rows, faults = [one.row for one in outcomes], diagnosis([one.run for one in outcomes], options.harmless)
         except (KeyboardInterrupt, Interrupted):
             kit.end()
             raise KeyboardInterrupt from None
@@ -293,8 +314,8 @@ def run(
         "sandbox" if options.sandbox_env else "probe" if options.probe is not None else "calls"
     )
     return Report(
-        target, task, "postgres" if stores.postgres else "sqlite", counts, [one.row for one in outcomes], faults,
-        time.monotonic() - began, [*_notes(kit), *([f"Stores, journals and logs of the runs: {folder}"] if options.keep else [])],
+        target, task, "postgres" if stores.postgres else "sqlite", counts, rows, faults,
+        time.monotonic() - began, [*_notes(test), *(f"{row.name}: {row.why}." for row in rows if row.verdict == "not shown")],
     )  # fmt: skip
 
 
@@ -312,6 +333,12 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
         raise Misuse("jobs is at least 1, and a lease at least 1 second")
     key = options.key or (None if work.intent else KEY)
     order = Task(app, work).using(key=key, tenant=options.tenant).order(args, kwargs)
+    if not options.sandbox_env and not options.really:
+        raise Misuse(
+            "without --sandbox each run really calls your effects, a dozen runs or more for one effect, each under new keys, so "
+            "that no provider's idempotency stops them. Point the app at a test account, then add --really (in pytest: "
+            "really=True); or write --sandbox"
+        )
     counts: Sandbox | Probe | Calls = (
         Sandbox() if options.sandbox_env else Probe(options.probe) if options.probe is not None else Calls()
     )
@@ -320,8 +347,11 @@ def _kit(target: str, app: App, task: str, args: tuple[Any, ...], kwargs: dict[s
     return kit
 
 
-def _notes(kit: Kit) -> list[str]:
-    notes = []
+def _notes(test: Crashtest) -> list[str]:
+    kit, notes = test.kit, []
+    called = ", ".join(dict.fromkeys(at.name for at in test.boundaries if at.what == "effect"))
+    if not kit.sandbox and called:
+        notes.append(f"{test.number} runs, each really called {called}, under new keys.")
     if not kit.counts.resource:
         notes.append(
             "No probe: only semel's own record was judged, so a duplicate at the resource was not looked for. Name a function "
@@ -334,6 +364,8 @@ def _notes(kit: Kit) -> list[str]:
         )
     if kit.app._watchdog == "never":
         notes.append("The app does without the watchdog, so a looked-up effect may need a person's word where it else would not.")
+    if test.options.keep:
+        notes.append(f"Stores, journals and logs of the runs: {test.folder}")
     return notes
 
 

@@ -160,6 +160,7 @@ def reply_lost(world: World, at: Boundary | None) -> None:
     world.start()
     world.losing = ""
     world.finish()
+    world.lost = any(note["what"] == "lost" and note["name"] == at.name for note in world.watched())
 
 
 def restored(world: World, at: Boundary | None) -> None:
@@ -175,6 +176,7 @@ def restored(world: World, at: Boundary | None) -> None:
     child = world.arrived(after)
     _witnessed(world)
     child.kill()
+    world.forgotten = world.effects()
     with world.reopened():
         world.stores.put_back(world.url)
     world.finish()

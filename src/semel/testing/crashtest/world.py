@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -148,6 +148,8 @@ class World:
     def __init__(self, kit: Kit, folder: Path, stores: Stores, *, during: float = 0.0) -> None:
         self.kit, self.folder, self.stores, self.during = kit, folder, stores, during
         self.losing = ""  # the effect whose first reply is lost, in the workers that are started from now on
+        self.lost = True  # False: a reply was to be lost, and none was
+        self.forgotten: list[EffectView] = []  # what was on record when the store was put back
         self.url = stores.new(folder)
         self.proxy: Proxy | None = None
         (folder / "room").mkdir(parents=True)
@@ -332,7 +334,10 @@ class World:
                         self.app.review.approve(effect.key, by=f"{PERSON} {n + 1}" if n else PERSON, tenant=tenant)
 
     def _tell(self, effect: EffectView) -> None:
-        there = self.happened(effect)
+        n = self.counted().get(effect.key)
+        if n is None:  # who says not found of it without looking makes a duplicate
+            raise Stuck(f"a person must say what became of {effect.name} ({effect.key}), and nobody counts it")
+        there = n > 0
         result = self.kit.results.get((effect.name, self.number(effect)))
         verdict: Verdict = Confirmed(result) if there else NotFound()
         said = f"{effect.name}: {'confirmed' if there else 'not found'}"
@@ -350,10 +355,6 @@ class World:
         if self.told[-1:] != [said]:  # they are asked again if settle was not over when they looked (R4)
             self.told.append(said)
 
-    def happened(self, effect: EffectView) -> bool:
-        """Whether the resource shows this effect."""
-        return self.counted().get(effect.key, 0) > 0
-
     def number(self, effect: EffectView) -> int:
         """Which of its name it is, in the order of the journal."""
         same: dict[str, None] = {}
@@ -364,10 +365,21 @@ class World:
         return list(same).index(effect.key) + 1 if effect.key in same else 1
 
     def counted(self) -> dict[str, int]:
-        """Effects at the resource, by key."""
-        return self.kit.counts.count(self, self.effects())
+        """Effects at the resource, by key: of all that were begun, whatever the record still knows of them."""
+        return self.kit.counts.count(self, [*self.effects(), *self.gone()])
+
+    def gone(self) -> list[EffectView]:
+        """Those of which a restore of the store has left nothing on record, so that what became of them is unknown there."""
+        known = {effect.key for effect in self.effects()} if self.forgotten else set()
+        return [replace(effect, state=EffectState.AMBIGUOUS) for effect in self.forgotten if effect.key not in known]
 
     # --- the record ---
+
+    def watched(self) -> list[dict[str, Any]]:
+        """What the watch has seen in the workers, so far."""
+        logs = [path for n in range(len(self.workers)) if (path := self.folder / f"watch{n + 1}.jsonl").exists()]
+        whole = [line for path in logs for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        return [json.loads(line) for line in whole]
 
     def rows(self) -> list[journal.Row]:
         """The journal: every stream of a task or a key, oldest row first."""
@@ -398,6 +410,9 @@ class World:
     def broken(self) -> str:
         """What the record shows that must never be, in words: a broken chain, or an intent while another is unknown."""
         store = self.app.runtime.desk.store
+        known = {effect.key for effect in [*self.effects(), *self.gone()]}
+        if begun := {note["key"] for note in self.room.notes() if note.get("what") == "began"} - known:
+            return f"an effect was called, and no record ever held it ({', '.join(sorted(begun))})"
         for row in self.tasks():
             rows = store.rows(row.tenant, row.task)
             if wrong := journal.broken(rows):
