@@ -98,7 +98,8 @@ def crashtest(
         with ended_as_by_ctrl_c(), output.progress("crashtest") as progress:
             options = runner.Options(
                 probe=counts, sandbox_env=sandbox_env if sandbox else "", really=really, store=store or "", jobs=jobs, only=only,
-                lease=lease, settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (), progress=progress,
+                lease=lease, settle=settle, timeout=timeout, key=key, tenant=tenant, keep=keep, harmless=harmless or (),
+                progress=progress,
             )  # fmt: skip
             report: Report = runner.run(target, app, task, given, named, options)
     except KeyboardInterrupt:
