@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from powercut_campaign import many
 from powercut_life import Tally, Ways
+from powercut_run import figures
 from powercut_shared import RealDisk, recorded
-from run import figures
 
 CUTS = 20_000
 SHARDS, CUTS_OF_SHARD = 20, 50_000

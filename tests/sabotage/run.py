@@ -70,12 +70,6 @@ class Run:
         return self.folder / "output"
 
 
-def out_of_date(guard: Guard) -> str:
-    """What is wrong with a row of the table: its text must stand in the source exactly once."""
-    count = (ROOT / "src" / "semel" / guard.file).read_text(encoding="utf-8").count(guard.old)
-    return "" if count == 1 else f"{guard.name}: its text stands {count} times in {guard.file}; mend tests/sabotage/guards.py"
-
-
 def sabotaged(guard: Guard, folder: Path) -> None:
     """A copy of the source without the guard; with what is compiled of it, which holds but for the one file."""
     shutil.copytree(ROOT / "src", folder / "src", symlinks=False, ignore=shutil.ignore_patterns("*.egg-info"))
@@ -176,7 +170,7 @@ def main() -> int:
     quick, names = "--quick" in sys.argv[1:], [name for name in sys.argv[1:] if name != "--quick"]
     wanted = [guard for guard in GUARDS if not names or any(name in guard.name for name in names)]
     wanted = [guard for guard in wanted if not (quick and guard.slow)]
-    if wrong := [said for guard in GUARDS if (said := out_of_date(guard))]:
+    if wrong := [said for guard in GUARDS if (said := table.out_of_date(guard))]:
         print("\n".join(wrong))
         return 1
     compileall.compile_dir(ROOT / "src", quiet=1)

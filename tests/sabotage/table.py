@@ -107,6 +107,12 @@ _SEARCHED = re.compile(r"^(simulation|explored|explorer): ")  # the same guards,
 _NAMED = {name: rule for rule, names in _BY_NAME.items() for name in names}
 
 
+def out_of_date(guard: Guard) -> str:
+    """What is wrong with a row of the table: its text must stand in the source exactly once."""
+    count = (PAGE.parents[2] / "src" / "semel" / guard.file).read_text(encoding="utf-8").count(guard.old)
+    return "" if count == 1 else f"{guard.name}: its text stands {count} times in {guard.file}; mend tests/sabotage/guards.py"
+
+
 def rule_of(guard: Guard) -> str:
     """The rule that a guard is of. Raises `KeyError`: neither its name nor this file tells."""
     name = _SEARCHED.sub("", guard.name)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import table
 from guards import GUARDS
-from run import out_of_date
 
 
 def test_every_rule_has_a_guard_that_is_taken_out() -> None:
@@ -30,5 +29,5 @@ def test_each_guards_tests_are_there() -> None:
 
 
 def test_the_text_of_each_guard_stands_in_the_source_once() -> None:
-    wrong = [said for guard in GUARDS if (said := out_of_date(guard))]
+    wrong = [said for guard in GUARDS if (said := table.out_of_date(guard))]
     assert not wrong, wrong
