@@ -49,3 +49,21 @@ def test_processes_of_another_world_are_not_asked_after() -> None:
     known, before = Neighbours(), descriptors()
     known.know([row(os.getpid(), "a")._replace(host="elsewhere"), row(0, "b"), row(2**22 + 1, "c")], Identity.own())
     assert descriptors() == before and not known.has_lost_one()
+
+
+def test_a_fork_that_lets_go_of_them_closes_nothing_that_is_not_theirs() -> None:
+    known = Neighbours()
+    known.know([row(os.getppid(), "a")], Identity.own())
+    (fd,) = known._fds.values()
+    pid = os.fork()
+    if pid == 0:
+        other = os.open("/dev/null", os.O_RDONLY)
+        os.dup2(other, fd)  # as a daemon that closed all, and opened files of its own
+        del known
+        try:
+            os.fstat(fd)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0

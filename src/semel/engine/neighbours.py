@@ -26,7 +26,7 @@ class Neighbours:
         self._fds: dict[str, int] = {}
         self._told: set[str] = set()  # whose end was told: if it cannot be proved, the beats decide
         self._poll = select.poll()
-        weakref.finalize(self, _close, self._fds)
+        weakref.finalize(self, _close, self._fds, os.getpid())
 
     def know(self, rows: Iterable[SessionRow], own: Identity) -> None:
         """These are all the sessions that live, but for our own."""
@@ -62,6 +62,7 @@ class Neighbours:
         os.close(fd)
 
 
-def _close(fds: dict[str, int]) -> None:
-    for fd in fds.values():
-        os.close(fd)
+def _close(fds: dict[str, int], pid: int) -> None:
+    if os.getpid() == pid:  # a fork may have given these numbers to other files by now
+        for fd in fds.values():
+            os.close(fd)
