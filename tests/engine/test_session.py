@@ -389,6 +389,16 @@ def asked(lab: Lab, recovery: tuple[str, ...] = ("ask:5000",)) -> tuple[Session,
     return session, task
 
 
+def test_r4_a_session_that_is_fenced_says_no_more_that_settle_is_over(lab: Lab) -> None:
+    """It may have watched what a new epoch must watch anew (R20)."""
+    session, task = asked(lab)
+    session.learn()
+    lab.clock.now += 60.0
+    lab.store.fence(session.id, None, "watched")
+    session.learn()
+    assert not lab.read(task).effects["K"].watched
+
+
 def test_r4_the_end_of_settle_is_put_on_record_while_a_person_is_asked(lab: Lab) -> None:
     session, task = asked(lab)
     session.learn()

@@ -827,6 +827,8 @@ BY_TEST = (
     Guard("nothing that comes after a pause is claimed", "engine/queue.py", " or held.of(state.queue, *work.names) is not None", "", PAUSES),
     Guard("limits: who is refused for ever is stopped", "engine/perform.py", "if attempt.declined >= MOST_DECLINED:", "if False:", LIMITED),
     # --- what else stands between a sender and a second act ---
+    Guard("R4 only a session that lives says that settle is over", "engine/session.py",
+          "waited_ms, settle_ms), guard=self.guard)", "waited_ms, settle_ms))", SESSION),
     Guard("R12 a submission is one call", "engine/perform.py",
           "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n",
           "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n"

@@ -22,7 +22,7 @@ from semel.machine import tasks
 from semel.machine.projection import EffectRow, InflightRow, UnknownRow
 from semel.machine.recovery import rungs_of, settle_of
 from semel.model import Delivery, Refusal
-from semel.store.contract import Guard, Landed, SessionRow, Stale
+from semel.store.contract import Fenced, Guard, Landed, SessionRow, Stale
 from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog, proof_of_death
 
@@ -324,7 +324,7 @@ class Session:
             return  # its ladder is being climbed, which comes to the same
         ledger = Ledger.read(self.desk, row.tenant, row.task, f"session:{self.id}")
         if ledger is not None:
-            land(ledger, e.NoteWatched(row.key, len(effect.sent), waited_ms, settle_ms))
+            land(ledger, e.NoteWatched(row.key, len(effect.sent), waited_ms, settle_ms), guard=self.guard)
 
     def check_own(self) -> None:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
@@ -350,10 +350,10 @@ def read_effect(desk: Desk, tenant: str, stream: str, key: str) -> e.Effect | No
     return tasks.fold(rows).effects.get(key)
 
 
-def land(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
+def land(ledger: Ledger, command: Any, *, tries: int = 100, guard: Callable[[], Guard] | None = None) -> bool:
     """Decide and land `command` now, on this thread; False: it was refused. For threads that are nobody's event loop."""
     for _ in range(tries):
-        proposed = ledger.propose(command)
+        proposed = ledger.propose(command, guard=guard() if guard else None)
         if isinstance(proposed, Refusal):
             return False
         if proposed.ticket is None:
@@ -361,6 +361,8 @@ def land(ledger: Ledger, command: Any, *, tries: int = 100) -> bool:
         proposed.ticket.wait()
         if isinstance(proposed.ticket.value, Landed):
             return True
+        if isinstance(proposed.ticket.value, Fenced):
+            return False
         if isinstance(proposed.ticket.value, StoreUnavailable):
             raise proposed.ticket.value
         ledger.refresh(proposed.generation)
