@@ -223,6 +223,7 @@ class Happenings:
         if machine.frozen and not machine.dead:
             self.count["wakes"] += 1
             self.world.story(f"{machine.name} wakes")
+        machine.woke = self.world.sim.now
         self.world.sim.thaw(machine)
 
     def _away(self) -> None:
@@ -230,6 +231,7 @@ class Happenings:
         self.world.story(f"the store is away for {long} s")
         self.count["times that the store was away"] += 1
         self.world.away_until = self.world.sim.now + long
+        self.world.aways.append(self.world.away_until)
 
     def _jump(self) -> None:
         by = self.random.uniform(-12.0, 30.0)

@@ -29,6 +29,7 @@ class Act:
 
     provider: str
     key: str
+    sent: float
     at: float
     seen: float  # from then on a lookup finds it
     token: int
@@ -45,6 +46,7 @@ class Request:
     token: int
     proc: Proc
     answer: Callable[[Any], None]  # of the sender; a result or an exception
+    sent: float
 
 
 class Outside:
@@ -71,7 +73,7 @@ class Outside:
         if self.chance(0.06):
             self.counters["refused"] += 1
             raise ConnectionRefusedError("nobody listens")
-        request = Request(provider, submission.key, submission.token, lane.proc, answer)
+        request = Request(provider, submission.key, submission.token, lane.proc, answer, self.sim.now)
         self.senders.setdefault((request.key, request.token), set()).add(lane.proc.name)
         self.story(f"{lane.proc.name} sends {provider} {submission.key[:10]} #{submission.number}")
         delay = draw.uniform(0.005, 0.15)
@@ -117,7 +119,8 @@ class Outside:
             self.declined.add(key)
             self.counters["declined"] += 1
             return Declined("no such account")
-        found = Act(name, key, now, now + self.sim.random.uniform(0, LAG), request.token, f"r{len(self.acts)}", request.proc.name)
+        seen, sender = now + self.sim.random.uniform(0, LAG), request.proc.name
+        found = Act(name, key, request.sent, now, seen, request.token, f"r{len(self.acts)}", sender)
         self.acts.append(found)
         self.by_key.setdefault(key, []).append(found)
         self.story(f"the world: {name} {key[:10]} happens")

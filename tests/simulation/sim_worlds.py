@@ -16,6 +16,7 @@ from typing import Any
 import apsw
 import sim_agents
 from sim_clockwork import SIM, Loop, Over, Proc, Sim, Threading, Time, sim
+from sim_losses import Losses
 from sim_outside import Outside
 
 import semel
@@ -48,6 +49,8 @@ class Machine(Proc):
         self.worker: workers.Worker | None = None
         self.threads = drive.Threads("semel-call")
         self.deadline: float | None = None  # when the kernel kills it
+        self.began, self.woke = world.sim.now, 0.0
+        self.died: float | None = None
 
     @property
     def identity(self) -> Identity:
@@ -148,7 +151,10 @@ class SimStore:
             outcomes = self.base.commit(units)
         finally:
             self.world.committing = False
-        if self.world.outside.chance(0.03):
+        lost = self.world.outside.chance(0.03)
+        lane = self.world.sim.lane
+        self.world.losses.landed(None if lost or lane is None else lane.proc, units, outcomes)
+        if lost:
             self.world.counters["commits: reply lost"] += 1
             raise StoreUnavailable("the reply was lost")
         return outcomes
@@ -157,12 +163,23 @@ class SimStore:
         self._reach()
         if not (self.world.folder or self.still_here()):
             return False
+        lane, began = self.world.sim.lane, self.world.sim.now
         beaten = self.base.beat(*args)
+        self.world.losses.beats.setdefault(lane.proc, []).append(began)
         if self.world.outside.chance(0.03):
             self.world.counters["beats: reply lost"] += 1
             raise StoreUnavailable("the reply was lost")
         self._reach()
+        if beaten:
+            self.world.losses.beaten(lane.proc, args[0], args[3])
         return beaten
+
+    def missing(self, seen: Any) -> str:
+        self._reach()
+        if self.file != self.world.file and not self.world.folder:
+            raise StoreUnavailable("the store was replaced while it was open")
+        self.world.losses.looked(seen)
+        return self.base.missing(seen)
 
     def attach(self, witness: Any) -> None:
         pass
@@ -182,7 +199,7 @@ def _through(name: str) -> Callable[..., Any]:
 
 
 for _name in (
-    "permit_ttl", "note_unfenced", "missing", "highest_at", "open_session", "fence", "sessions", "session", "head", "rows",
+    "permit_ttl", "note_unfenced", "highest_at", "open_session", "fence", "sessions", "session", "head", "rows",
     "task", "find_task", "tasks", "ages", "effect", "effects", "unknown", "held", "orphans", "counts", "tally", "next_due",
     "foreign", "streams", "heads", "holds", "sizes", "changed",
 ):  # fmt: skip
@@ -224,6 +241,7 @@ class World:
         self._pids = 100
         self._started = 0
         self.errors: list[str] = []
+        self.losses, self.aways = Losses(self), list[float]()
 
     def story(self, line: str) -> None:
         if self.tell:
@@ -243,6 +261,7 @@ class World:
 
     def copy(self) -> None:
         """A backup."""
+        self.losses.copy()
         if self.folder:
             target = apsw.Connection(str(self.folder / "copy.db"))
             copied(self.base._writer.raw, target)
@@ -253,6 +272,7 @@ class World:
     def restore(self, *, replaced: bool) -> None:
         """The backup takes the store's place: under its name, or in the very file that all have open."""
         self.file += replaced
+        before = self.losses.submissions()
         if not self.folder:
             self.base._writer.raw.deserialize("main", self.copied)
         elif replaced:
@@ -265,6 +285,7 @@ class World:
             source = apsw.Connection(str(self.folder / "copy.db"))
             copied(source, self.base._writer.raw)
             source.close()
+        self.losses.restored(before)
 
     def next_pid(self) -> int:
         self._pids += 1
@@ -332,7 +353,7 @@ class World:
             self.exit(machine)
 
     def exit(self, machine: Machine) -> None:
-        machine.dead = True
+        machine.dead, machine.died = True, self.sim.now
         if machine in self.machines:
             self.machines.remove(machine)
             self.sim.at(self.sim.now + self.random.uniform(0.2, 5.0), self._replace)

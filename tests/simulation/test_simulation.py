@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from sim_losses import BENEATH, UNSEEN
 from sim_play import Played, play
 
 RUN = Path(__file__).parent / "run.py"
@@ -38,7 +39,7 @@ REACHED = (
 def told(found: Played, seconds: float) -> str:
     """What was covered, on a line."""
     some = ("kills", "freezes", "late acts", "killed by the kernel timer", "replies lost", "restores", "row epoch_began",
-            "row lease_lost", "sent again", "row assumed", "row answered")  # fmt: skip
+            "row lease_lost", "sent again", "row assumed", "row answered", BENEATH, UNSEEN)  # fmt: skip
     many = ", ".join(f"{found.counters[name]:,} {name.removeprefix('row ')}" for name in some)
     return (
         f"{found.seeds:,} seeds ({found.seeds / seconds:.0f}/s), {found.seconds:,.0f} simulated seconds, {found.acts:,} acts; "
