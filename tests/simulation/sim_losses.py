@@ -7,6 +7,7 @@ work beneath the restore and has not beaten since somebody looked.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ class Loss:
     copied: int
     stamp: int
     forgot: set[str]  # keys of which a submission is forgotten
+    left: dict[str, int]  # how many events of each of these are left
     filed: bool  # something of it was on the witness file
     knew: set[Machine]  # the workers that had seen something of it, last of all that they saw
     noticed: float | None = None  # when one who had seen something of it first looked at the store
@@ -73,26 +75,27 @@ class Losses:
     def _forgets(self, loss: Loss, seen: Witnessed) -> bool:
         return loss.forgets(self.stamps.get(seen.row)) or loss.forgets(self.stamps.get(seen.beat))
 
-    def submissions(self) -> dict[str, int]:
-        """Of each key, as the store holds it now."""
-        found = dict[str, int]()
+    def told(self) -> Counter[str]:
+        """What the store holds now: of each key the number of its events, and behind "sent " that of its submissions."""
+        found = Counter[str]()
         for tenant, stream in self.world.base.streams(("", ""), 1000):
             for row in self.world.base.rows(tenant, stream):
                 event = journal.event_of(row.kind, row.body)
-                if isinstance(event, journal.Intended):
-                    found[event.key] = found.get(event.key, 0) + 1
+                if isinstance(event, journal.OfEffect):
+                    found[event.key] += 1
+                    found[f"sent {event.key}"] += isinstance(event, journal.Intended)
         return found
 
     def copy(self) -> None:
         self.copied = self.stamp
 
-    def restored(self, before: dict[str, int]) -> None:
-        """The store has gone back to the copy. before: the submissions that it held."""
-        after = self.submissions()
-        loss = Loss(self.world.sim.now, self.copied, self.stamp, set(), False, set())
-        loss.forgot = {key for key, count in before.items() if after.get(key, 0) < count}
-        loss.filed = any(self._forgets(loss, kept_of(text).seen) for text in self.world.files.values())
-        loss.knew = {m for m in self.beats if not m.dead and any(loss.forgets(stamp) for stamp in self.last[m].values())}
+    def restored(self, before: Counter[str]) -> None:
+        """The store has gone back to the copy. before: what it held."""
+        after = self.told()
+        forgot = {key for key in before if after[f"sent {key}"] < before[f"sent {key}"]}
+        loss = Loss(self.world.sim.now, self.copied, self.stamp, forgot, {key: after[key] for key in forgot}, False, set())
+        loss.filed = any(self._forgets(loss, seen) for text in self.world.files.values() for seen in kept_of(text).all)
+        loss.knew = {m for m in self.beats if not m.dead and any(loss.forgets(stamp) for stamp in self.last.get(m, {}).values())}
         self.all.append(loss)
         self.stamp += 1
 
@@ -110,6 +113,11 @@ class Losses:
             if unseen and not beneath and not loss.filed and not any(self._had_time(m, loss, act.sent) for m in loss.knew):
                 return UNSEEN
         return ""
+
+    def untouched(self, key: str) -> bool:
+        """Whether nobody has asked for a key, nor decided anything about it, since the store forgot what was sent."""
+        found = self.told()[key]
+        return any(key in loss.forgot and loss.left[key] == found for loss in self.all)
 
     def _had_time(self, knower: Machine, loss: Loss, until: float) -> bool:
         """Whether one who knew was there for long enough to have looked: two beats, and not frozen, with the store in reach."""

@@ -121,12 +121,19 @@ def agreed(world: World) -> list[str]:
     for row in rows:
         if row.state == "confirmed" and row.key not in books:
             wrong.append(f"GUESS: {row.name} {row.key} is confirmed and never happened")
-        if row.state != "confirmed" and row.key in books and not (world.restored and _only_asked(world, row)):
+        if row.state != "confirmed" and row.key in books and not _forgotten(world, row):
             wrong.append(f"GUESS: {row.name} {row.key} is {row.state} and happened")
     known = {row.key for row in rows}
     if not world.restored:
         wrong += [f"UNRECORDED: {key} happened and is on no record" for key in books if key not in known]
     return wrong
+
+
+def _forgotten(world: World, row: EffectRow) -> bool:
+    """The store has forgotten that it was sent, and nobody has come to it since, or has done no more than ask."""
+    untouched = world.losses.untouched(row.key)
+    world.counters["forgotten, and asked for by nobody since"] += untouched
+    return untouched or bool(world.restored and _only_asked(world, row))
 
 
 def _only_asked(world: World, row: EffectRow) -> bool:

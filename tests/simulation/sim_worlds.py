@@ -272,7 +272,7 @@ class World:
     def restore(self, *, replaced: bool) -> None:
         """The backup takes the store's place: under its name, or in the very file that all have open."""
         self.file += replaced
-        before = self.losses.submissions()
+        before = self.losses.told()
         if not self.folder:
             self.base._writer.raw.deserialize("main", self.copied)
         elif replaced:

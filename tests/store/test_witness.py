@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from semel.engine.arrival import asked
 from semel.store.contract import StoreInfo, Witnessed
 from semel.store.witness import Witness
 
@@ -45,15 +47,40 @@ def test_what_another_process_saw_gives_way_only_if_the_store_still_holds_it() -
     assert kept() == 20, "later is never overwritten by earlier"
 
 
-def test_what_shows_that_the_store_went_back_is_put_on_file_whatever_was_seen_there_since() -> None:
-    one(at=30).save()  # another process, whose rows the store still holds
-    one(at=20).testify()
-    assert kept() == 30, "it tells of nothing that is gone"
-    one(gone="row 3 of t1", at=20).testify()
-    assert kept() == 20, "whoever comes next learns of it by this alone"
-    other = one(gone="row 3 of t1", at=40)
+def on_file() -> list[int]:
+    found = Witness(INFO).load()
+    assert found is not None
+    return [seen.at for seen in found.all]
+
+
+@pytest.mark.parametrize("others", [10, 30])
+def test_what_one_saw_who_ends_is_on_file_beside_what_another_saw(others: int) -> None:
+    one(at=others).save()  # which may rest on a store that went back, or be what shows it
+    one(at=20).testify()  # it may have no store to ask any more: the file was replaced, the server is down
+    assert on_file() == [others, 20]
+    other = one(at=40)
+    other._missing = lambda seen: "row 3 of t1" if seen.at == 20 else ""
     other.save()
-    assert (kept(), other.gone) == (20, "row 3 of t1"), "and so does whoever would write there"
+    assert (on_file(), other.gone) == ([others, 20], "row 3 of t1"), "whoever would write there asks for all of it"
+    one(at=50).save()
+    assert on_file() == [50], "what the store holds has served its turn"
+
+
+def test_whoever_comes_to_the_store_asks_for_all_that_is_on_file() -> None:
+    one(at=30).save()
+    one(at=20).testify()
+    new = Witness(INFO, lambda seen: "row 3 of t1" if seen.at == 20 else "")
+    store = SimpleNamespace(missing=new._missing)
+    assert asked(new, SimpleNamespace(store=store), new.load(), INFO) == (False, "row 3 of t1", 20)  # type: ignore[arg-type]
+    new.trusted = True
+    assert [seen.at for seen in new.evidence()] == [0, 30, 20]
+
+
+def test_of_those_who_ended_the_last_few_are_kept() -> None:
+    one(at=100).save()
+    for at in range(1, 12):
+        one(at=at).testify()
+    assert on_file() == [100, *range(4, 12)]
 
 
 def test_what_was_gone_before_a_later_epoch_is_no_news_in_it() -> None:

@@ -73,8 +73,10 @@ class Asked(NamedTuple):
 def asked(witness: Witness, desk: Desk, kept: Kept | None, info: StoreInfo) -> Asked:
     """Ask the store whether it holds what this process saw, and what the file says."""
     held = False
-    for seen in (witness.seen, kept.seen if kept else None):
-        if seen is None or seen.epoch < info.epoch:
+    for seen in sorted(
+        (witness.seen, *(kept.all if kept else ())), key=lambda one: one.at
+    ):  # the first that is gone is the measure
+        if seen.epoch < info.epoch:
             continue  # of before this epoch: somebody has noticed already
         if seen.epoch > info.epoch:
             return Asked(False, f"epoch {seen.epoch}", seen.at)

@@ -236,7 +236,7 @@ class Runtime:
     def close(self) -> None:
         """Commit what waits, say goodbye if no code of ours can act any more, let go of the store."""
         self.desk.writer.close()
-        self.witness.save()
+        self.witness.save(beside=True)
         if self._session is not None:
             held = bool(self._session.held)
             self._session.stop(leave=not self.codes and not held)

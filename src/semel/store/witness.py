@@ -15,21 +15,22 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from semel.errors import Misuse, StoreUnavailable
 from semel.store.contract import LARGEST_TTL_MS, Change, Landed, StoreInfo, Unit, Witnessed
 
 VARIABLE = "SEMEL_WITNESS"
+MOST_BESIDE = 8  # of those who have ended, on file
 SAVE_SECONDS = 1.0  # how often the file is written at most, but for beats
 log = logging.getLogger("semel")
 
 
 class Kept(NamedTuple):
-    """What a file holds. place, durability: of the store, when it was last seen."""
+    """What a file holds. place, durability: of the store, when it was last seen. also: what others saw who have ended."""
 
     store: str
     place: str
@@ -37,6 +38,12 @@ class Kept(NamedTuple):
     seen: Witnessed
     largest_ttl_ms: int = LARGEST_TTL_MS
     unfenced: bool = False
+    also: tuple[Witnessed, ...] = ()
+
+    @property
+    def all(self) -> tuple[Witnessed, ...]:
+        """All that the store must hold."""
+        return (self.seen, *self.also)
 
 
 def path_of(info: StoreInfo) -> Path | None:
@@ -98,7 +105,7 @@ class Witness:
             return ()
         self.save(ask=False)  # whoever comes next must know it, even if this process goes
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
-        return (self._seen, kept.seen) if kept is not None and kept.place == self._info.place else (self._seen,)
+        return (self._seen, *kept.all) if kept is not None and kept.place == self._info.place else (self._seen,)
 
     def begin(self, info: StoreInfo) -> None:
         """From here on the store is in this epoch; what was seen before is no measure of it any more.
@@ -185,18 +192,19 @@ class Witness:
         return kept
 
     def testify(self) -> None:
-        """This process stops. If the store does not hold what it saw, that stays on file, whatever others see there since."""
-        try:
-            gone = bool(self._missing(self._seen))
-        except StoreUnavailable:
-            gone = False
-        self._new = self._new or gone
-        self.save(ask=False, gone=gone)
+        """This process stops: what it saw is on file from now on, beside what another has put there, whatever that one saw.
 
-    def save(self, *, ask: bool = True, gone: bool = False) -> None:
+        Whoever comes next, or writes there, asks the store for all of it.
+        """
+        with self._lock:
+            self._new = self._new or self._seen.row is not None or self._seen.beat is not None
+        self.save(ask=False, beside=True)
+
+    def save(self, *, ask: bool = True, beside: bool = False) -> None:
         """Write the file, whole or not at all. One that knows of a later epoch, or of something later, is left alone, and so is
         one that another process wrote, until the store was asked (ask) whether it still holds that: it may be all that shows
-        that the store went back. For the same reason nothing is written before this process can trust what it sees.
+        that the store went back. Then ours goes beside it (beside), or waits. For the same reason nothing is written before
+        this process can trust what it sees.
         """
         if self.path is None or not self.trusted:
             return
@@ -204,14 +212,15 @@ class Witness:
             if not self._new:
                 return
             self._saved_at = time.monotonic()
-            seen, info = self._seen, self._info
             try:
                 text = self._text(self.path)
                 kept = self._parsed(self.path, text) if text != self._written else self._own()
-                proof = gone and (kept is None or kept.seen.epoch <= seen.epoch)
-                if kept is not None and not proof and not self._gives_way(kept, seen, text, ask):
+                if kept is None or self._gives_way(kept, self._seen, text, ask):
+                    self._write(self.path, self._seen, self._info, kept)
+                elif beside and kept.seen.epoch == self._seen.epoch:
+                    self._write(self.path, kept.seen, self._info, kept, latest((*kept.also, self._seen)))
+                else:
                     return
-                self._write(self.path, seen, info, kept)
                 self._new = False
             except OSError as error:
                 if not self._complained:
@@ -228,12 +237,12 @@ class Witness:
     def _gives_way(self, kept: Kept, seen: Witnessed, text: str | None, ask: bool) -> bool:
         if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):
             return False
-        if text == self._written or kept.seen.epoch < seen.epoch:
+        if (text == self._written and not kept.also) or kept.seen.epoch < seen.epoch:
             return True
         if not ask:
             return False
         try:
-            gone = self._missing(kept.seen)
+            gone = next(filter(None, map(self._missing, kept.all)), "")
         except StoreUnavailable:
             return False
         if gone:
@@ -241,13 +250,12 @@ class Witness:
             log.error("semel: the store %s went back: it does not hold %s", self._info.place, gone)
         return not gone
 
-    def _write(self, path: Path, seen: Witnessed, info: StoreInfo, kept: Kept | None) -> None:
+    def _write(self, path: Path, seen: Witnessed, info: StoreInfo, kept: Kept | None, also: Sequence[Witnessed] = ()) -> None:
         before = kept if kept is not None and kept.seen.epoch == seen.epoch else None
         durability = "asynchronous" if before and before.durability == "asynchronous" else info.durability  # it had one
-        row = [*seen.row[:3], seen.row[3].hex()] if seen.row else None
         text = json.dumps({
-            "store": info.id, "place": info.place, "durability": durability, "epoch": seen.epoch, "row": row,
-            "beat": list(seen.beat) if seen.beat else None, "at": seen.at,
+            "store": info.id, "place": info.place, "durability": durability, **as_json(seen),
+            **({"also": [as_json(one) for one in also]} if also else {}),
             "largest_ttl_ms": before.largest_ttl_ms if before and not self._fresh else info.largest_ttl_ms,
             "unfenced": info.unfenced or bool(before and before.unfenced),
         })  # fmt: skip
@@ -269,19 +277,34 @@ class Witness:
                 draft.unlink(missing_ok=True)
 
 
-def kept_of(text: str) -> Kept:
-    """What a file's text holds. Raises ValueError, KeyError, TypeError or IndexError."""
-    data = json.loads(text)
+def latest(seen: Iterable[Witnessed]) -> list[Witnessed]:
+    """Of what those saw who have ended, the last few: any of it that is gone shows that the store went back."""
+    return sorted(dict.fromkeys(seen), key=lambda one: one.at)[-MOST_BESIDE:]
+
+
+def as_json(seen: Witnessed) -> dict[str, Any]:
+    """As a file holds it."""
+    row = [*seen.row[:3], seen.row[3].hex()] if seen.row else None
+    return {"epoch": seen.epoch, "row": row, "beat": list(seen.beat) if seen.beat else None, "at": seen.at}
+
+
+def seen_of(data: Mapping[str, Any]) -> Witnessed:
+    """What a file's part holds. Raises ValueError, KeyError, TypeError or IndexError."""
     row, beat = data["row"], data["beat"]
-    seen = Witnessed(
+    return Witnessed(
         int(data["epoch"]),
         (str(row[0]), str(row[1]), int(row[2]), bytes.fromhex(row[3])) if row else None,
         (str(beat[0]), int(beat[1])) if beat else None,
         int(data["at"]),
     )
+
+
+def kept_of(text: str) -> Kept:
+    """What a file's text holds. Raises ValueError, KeyError, TypeError or IndexError."""
+    data = json.loads(text)
     return Kept(
-        str(data["store"]), str(data["place"]), str(data["durability"]), seen, int(data["largest_ttl_ms"]),
-        bool(data["unfenced"]),
+        str(data["store"]), str(data["place"]), str(data["durability"]), seen_of(data), int(data["largest_ttl_ms"]),
+        bool(data["unfenced"]), tuple(map(seen_of, data.get("also", ()))),
     )  # fmt: skip
 
 
