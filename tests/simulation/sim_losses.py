@@ -1,8 +1,8 @@
 """What a restore made the store forget, and who could have known: the judge's own books, apart from the shipped witness.
 
 Two windows of a restore lie outside the promise (docs/how-to/restore.md). Each is counted by its name, and is nothing else:
-what was forgotten is done again before anybody who had seen some of it has looked at the store since, or by one who was at
-work beneath the restore and has not beaten since somebody looked.
+what was forgotten is done again while nobody who had seen some of it has had the time to look at the store since, or by one
+who was at work beneath the restore and has not beaten since somebody looked.
 """
 
 from __future__ import annotations
@@ -105,13 +105,12 @@ class Losses:
             if act.key not in loss.forgot or act.sent < loss.at:
                 continue
             sender = next(m for m in self.world.gone.values() if m.name == act.sender)
-            beneath = sender.began <= loss.at
-            looked = max((at for at in self.beats.get(sender, ()) if at <= act.sent), default=0.0)
-            if beneath and looked <= (loss.noticed or act.sent) and looked <= loss.at + BEAT:
-                return BENEATH
             unseen = loss.noticed is None or act.sent <= loss.noticed
-            if unseen and not beneath and not loss.filed and not any(self._had_time(m, loss, act.sent) for m in loss.knew):
+            if unseen and not loss.filed and not any(self._had_time(m, loss, act.sent) for m in loss.knew):
                 return UNSEEN
+            looked = max((at for at in self.beats.get(sender, ()) if at < act.sent), default=0.0)
+            if sender.began <= loss.at and looked <= min(loss.noticed or act.sent, loss.at + BEAT):
+                return BENEATH
         return ""
 
     def untouched(self, key: str) -> bool:

@@ -24,7 +24,7 @@ def once(world: World) -> list[str]:
     """At most one act for each key, but for what lies in the windows that a restore has; these are counted."""
     wrong = []
     for key, acts in world.outside.by_key.items():
-        windows = [world.losses.window(act) for act in acts[1:]]
+        windows = [world.losses.window(act) for act in sorted(acts, key=lambda act: act.sent)[1:]]
         world.counters.update(filter(None, windows))
         if not all(windows):
             wrong.append(
