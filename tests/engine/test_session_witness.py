@@ -40,8 +40,9 @@ def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_pat
         other.trusted = True
         other.adopt(Witnessed(store.info.epoch, ("acme", "t9", 7, bytes(32)), None, 10))
         other.testify()
+        before = session._deadline
         assert session._beat()
-        session.tend()
+        assert session._deadline == before, "its lease does not go on"
         assert fenced == ["the store went back: it does not hold row 7 of t9, which another process here saw acknowledged"]
     finally:
         session.stop(leave=False)

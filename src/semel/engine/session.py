@@ -205,8 +205,20 @@ class Session:
             return True
         self.number += 1
         self._nonces = [nonce]
+        if gone := self._gone():  # before the lease goes on: one that slept must not act on what a restore has undone
+            self.fence_self(f"the store went back: it does not hold {gone}")
+            return True
         self._acknowledged(sent)
         return True
+
+    def _gone(self) -> str:
+        """R19: what the store does not hold of what this process saw acknowledged, or another one here has put on file."""
+        if self.witness is None:
+            return ""
+        if gone := self.desk.store.missing(self.witness.seen):
+            return f"{gone}, which it had acknowledged"
+        gone = next(filter(None, map(self.desk.store.missing, self.witness.others())), "")
+        return gone and f"{gone}, which another process here saw acknowledged"
 
     def fence_self(self, why: str) -> None:
         """This session may start nothing more."""
@@ -225,15 +237,9 @@ class Session:
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         with self._tend_lock:
-            if self.witness is not None and (gone := self.desk.store.missing(self.witness.seen)):
-                self.fence_self(f"the store went back: it does not hold {gone}, which it had acknowledged")
-                return
             if self.witness is not None and self.number:
                 number, at = self.number, self.desk.clock.wall_ms()
                 self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
-                if gone := self.witness.gone:
-                    self.fence_self(f"the store went back: it does not hold {gone}, which another process here saw acknowledged")
-                    return
             self.desk.standing.read()
             self.watch()
             self.sweep()

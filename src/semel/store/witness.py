@@ -107,6 +107,14 @@ class Witness:
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
         return (self._seen, *kept.all) if kept is not None and kept.place == self._info.place else (self._seen,)
 
+    def others(self) -> tuple[Witnessed, ...]:
+        """What others put on file in this epoch, since this process wrote there."""
+        text = self._text(self.path) if self.trusted and self.path is not None else None
+        if self.path is None or text is None or text == self._written:
+            return ()
+        kept = self._parsed(self.path, text)
+        return tuple(seen for seen in kept.all if seen.epoch == self._seen.epoch) if kept is not None else ()
+
     def begin(self, info: StoreInfo) -> None:
         """From here on the store is in this epoch; what was seen before is no measure of it any more.
 
