@@ -38,8 +38,9 @@ from semel.store.contract import (
 )
 from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
-from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
+from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
+from semel.store.pgpipe import Answer
 from semel.store.pgwrite import Transaction
 
 LOCK_MS = 200  # a change that waits longer for a lock leaves the batch
