@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,10 +42,11 @@ from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
 from semel.store.pgpipe import Answer
-from semel.store.pgwrite import Transaction
+from semel.store.pgwrite import NotAsExpected, Transaction
 
 LOCK_MS = 200  # a change that waits longer for a lock leaves the batch
 BUSY_MS = 20  # the same, for one that is known to, or may be the one
+CAREFUL_SECONDS = 1.0  # after a hope in vain: each writes a line into the server's log
 MOST_REDONE = 50  # of which each means that a rival has committed
 TOO_MUCH = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError_)  # it may be one of them, or their sum
 RACES = ("journal_pkey", "task_key_pkey")
@@ -71,6 +73,7 @@ class Postgres:
         self._strange = ""  # why this is not the store that was opened
         self._busy: set[str] = set()  # changes that wait for a lock, by id
         self._doubt = False  # a commit was not answered: the next must be waited for by itself (R7)
+        self._careful_until = 0.0
         self._floors = Floors()
         self._witness: Callable[[], Sequence[Witnessed]] = tuple
         more = self._first_look()
@@ -281,8 +284,21 @@ class Postgres:
         return [*outcomes, *(Busy() if at in held else next(others) for at in range(len(units) - half))]
 
     def _transaction(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
+        """Hopefully; carefully if that was in vain, and for a while after."""
+        if not self._doubt and time.monotonic() >= self._careful_until:
+            try:
+                return self._attempt(units, wait_ms, hopeful=True)
+            except (NotAsExpected, errors.InvalidTextRepresentation):
+                self._careful_until = time.monotonic() + CAREFUL_SECONDS
+                self._writer.roll_back()
+            except Exception:
+                self._careful_until = time.monotonic() + CAREFUL_SECONDS
+                raise
+        return self._attempt(units, wait_ms, hopeful=False)
+
+    def _attempt(self, units: Sequence[Unit], wait_ms: int, *, hopeful: bool) -> list[Outcome]:
         transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms if wait_ms != LOCK_MS else 0)
-        outcomes = transaction.run(units)
+        outcomes = transaction.run(units, hopeful=hopeful)
         self._doubt = self._doubt and not transaction.wrote
         if transaction.wrote:
             self._hints.tell()

@@ -77,6 +77,44 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS j;
 
+-- name: as_expected
+-- Fails, so that nothing after it is committed, unless: each stream ends with that row (a hash that is NULL may be any), no
+-- key is taken, each session lives and beats in this epoch, and each row that was seen acknowledged is held (as `hashes`).
+SELECT (CASE WHEN (
+    SELECT count(*)
+    FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[]) AS k (tenant, stream, seq, hash)
+    LEFT JOIN LATERAL (
+        SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream ORDER BY j.seq DESC LIMIT 1
+    ) AS h ON true
+    WHERE coalesce(h.seq, 0) = k.seq AND (k.hash IS NULL OR h.hash = k.hash)
+) = cardinality(%(streams)s::text[]) AND NOT EXISTS (
+    SELECT 1 FROM unnest(%(key_tenants)s::text[], %(kinds)s::text[], %(keys)s::text[]) AS k (tenant, kind, key)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM semel.task_key t WHERE t.tenant = k.tenant AND t.kind = k.kind AND t.key = k.key
+    ) AS t
+) AND (
+    SELECT count(*) FROM unnest(%(ids)s::text[], %(beats)s::bigint[]) AS g (id, beat)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM semel.living l JOIN semel.session s ON s.id = l.id
+        WHERE l.id = g.id AND s.fenced = '' AND s.epoch = %(epoch)s::bigint AND s.beat >= g.beat
+    ) AS s
+    WHERE (SELECT m.value::bigint FROM semel.meta m WHERE m.name = 'epoch') = %(epoch)s::bigint
+) = cardinality(%(ids)s::text[]) AND (
+    SELECT count(*)
+    FROM unnest(%(seen_tenants)s::text[], %(seen_streams)s::text[], %(seen_seqs)s::bigint[], %(seen_hashes)s::bytea[])
+        AS k (tenant, stream, seq, hash)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq = k.seq AND j.hash = k.hash
+        UNION ALL
+        SELECT 1 FROM (
+            SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream
+            ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+        ) AS f
+        WHERE f.kind = 'pruned' AND f.seq > k.seq AND (f.seq > k.seq + 1 OR f.body::jsonb ->> 'hash' = encode(k.hash, 'hex'))
+        LIMIT 1
+    ) AS j
+) = cardinality(%(seen_streams)s::text[]) THEN '1' ELSE 'what semel wrote on has moved on, and is looked at again' END)::int;
+
 -- name: ids
 SELECT k.tenant, k.stream, k.seq, j.id
 FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)
