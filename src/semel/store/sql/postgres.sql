@@ -150,16 +150,24 @@ DELETE FROM semel.journal j USING unnest(%(tenant)s::text[], %(stream)s::text[],
 WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq < k.seq;
 
 -- name: put_task
+-- What is there is updated, the rest inserted; whoever writes either holds the stream's next place in the journal already, so
+-- no rival is in between. (ON CONFLICT would lock each row first, and log that too.)
+WITH k AS (
+    SELECT * FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[],
+                         %(priority)s::bigint[], %(due)s::bigint[], %(delivery)s::text[], %(execution)s::text[],
+                         %(attempt)s::bigint[], %(token)s::bigint[], %(session)s::text[], %(failures)s::bigint[],
+                         %(crashes)s::bigint[], %(unknown)s::bigint[], %(version)s::bigint[], %(why)s::text[])
+        AS k (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures, crashes,
+              unknown, version, why)
+), known AS (
+    UPDATE semel.task t SET
+        due = k.due, delivery = k.delivery, execution = k.execution, attempt = k.attempt, token = k.token, session = k.session,
+        failures = k.failures, crashes = k.crashes, unknown = k.unknown, version = k.version, why = k.why
+    FROM k WHERE t.tenant = k.tenant AND t.task = k.task
+)
 INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
                         crashes, unknown, version, why)
-SELECT * FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[],
-                     %(priority)s::bigint[], %(due)s::bigint[], %(delivery)s::text[], %(execution)s::text[],
-                     %(attempt)s::bigint[], %(token)s::bigint[], %(session)s::text[], %(failures)s::bigint[],
-                     %(crashes)s::bigint[], %(unknown)s::bigint[], %(version)s::bigint[], %(why)s::text[])
-ON CONFLICT (tenant, task) DO UPDATE SET
-    due = excluded.due, delivery = excluded.delivery, execution = excluded.execution, attempt = excluded.attempt,
-    token = excluded.token, session = excluded.session, failures = excluded.failures, crashes = excluded.crashes,
-    unknown = excluded.unknown, version = excluded.version, why = excluded.why;
+SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.task t WHERE t.tenant = k.tenant AND t.task = k.task);
 
 -- name: insert_ready
 INSERT INTO semel.ready (queue, kind, rank, due, tenant, task)
@@ -175,10 +183,16 @@ INSERT INTO semel.inflight (session, tenant, task)
 SELECT * FROM unnest(%(session)s::text[], %(tenant)s::text[], %(task)s::text[]);
 
 -- name: put_effect
+-- As `put_task`.
+WITH k AS (
+    SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(stream)s::text[], %(name)s::text[],
+                         %(state)s::text[], %(version)s::bigint[]) AS k (tenant, key, task, stream, name, state, version)
+), known AS (
+    UPDATE semel.effect e SET task = k.task, state = k.state, version = k.version
+    FROM k WHERE e.tenant = k.tenant AND e.key = k.key
+)
 INSERT INTO semel.effect (tenant, key, task, stream, name, state, version)
-SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(stream)s::text[], %(name)s::text[],
-                     %(state)s::text[], %(version)s::bigint[])
-ON CONFLICT (tenant, key) DO UPDATE SET task = excluded.task, state = excluded.state, version = excluded.version;
+SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.effect e WHERE e.tenant = k.tenant AND e.key = k.key);
 
 -- name: delete_unknown
 DELETE FROM semel.unknown u USING unnest(%(tenant)s::text[], %(key)s::text[]) AS k (tenant, key)
