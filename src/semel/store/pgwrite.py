@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import psycopg
@@ -26,6 +27,7 @@ from semel.store.pgpipe import Answer
 log = logging.getLogger("semel")
 
 _JOURNAL = ("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
+_of_journal = attrgetter(*_JOURNAL)
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
@@ -44,11 +46,13 @@ class Transaction:
     def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int) -> None:
         self._link, self._floors = link, floors
         self._unsent: list[Call] = []  # goes ahead of what is asked next
+        self._hopeful = False
         self._doubt, self._wait_ms = doubt, wait_ms
         self._facts = Facts()
         self._raced = False  # a rival was faster, or still is at it, where a claim was written
         self._asked: set[Stream] = set()  # tasks that a claim has asked for
         self._refused: set[Stream] = set()  # those of them that cannot be claimed
+        self._rows: dict[Stream, list[Row]] = {}  # of candidates, as they were found
         self._walks: list[Walk] = []
         self.wrote = False
 
@@ -61,6 +65,7 @@ class Transaction:
         claims = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, ClaimUnit)]
         if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
             return [Landed() for _ in units]  # barriers
+        self._hopeful = hopeful
         first: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
         given = [change for _, change in changes], [claim.guard for _, claim in claims]
         if hopeful:
@@ -207,13 +212,25 @@ class Transaction:
         calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
-        found, *more = [[ReadyRow(*row) for row in answer.rows] for answer in self._ask(*calls)]
-        found.sort(key=by_rank)
+        nearest, *others = self._ask(*calls)
+        found = self._with_rows(nearest.rows)
+        more = [[ReadyRow(*row) for row in answer.rows] for answer in others]
         if len(found) <= limit:
             return found
         oldest = sorted({*found, *(row for rows in more for row in rows)}, key=by_age)[:count]
         first = set(oldest)
         return [*oldest, *(r for r in found if r not in first)][:limit]
+
+    def _with_rows(self, answered: Sequence[tuple[Any, ...]]) -> list[ReadyRow]:
+        """The candidates, in order; the journal of each is kept at hand."""
+        self._rows = {}
+        found: dict[Stream, ReadyRow] = {}
+        for at in answered:
+            key = at[4:6]
+            if key not in found:
+                found[key], self._rows[key] = ReadyRow(*at[:6]), []
+            self._rows[key].append(Row(*key, *at[6:]))
+        return sorted(found.values(), key=by_rank)
 
     def _look(self, pairs: Sequence[Pair]) -> list[Group]:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
@@ -224,9 +241,10 @@ class Transaction:
         self._asked, self._refused = set(), set()
         if not keys:
             return []
-        histories: dict[Stream, list[Row]] = {key: [] for key in keys}
-        for row in self._ask(("rows_of", _streams(keys)))[0].rows:
-            histories[row[0], row[1]].append(Row(*row))
+        histories: dict[Stream, list[Row]] = {key: self._rows.pop(key, []) for key in keys}
+        if unread := [key for key in keys if not histories[key]]:
+            for row in self._ask(("rows_of", _streams(unread)))[0].rows:
+                histories[row[0], row[1]].append(Row(*row))
         decided: list[tuple[Stream, tuple[Change, Any]]] = []
         for key in keys:
             if len(decided) == most:
@@ -261,6 +279,9 @@ class Transaction:
                 last = change.parts[0].rows[-1]
                 taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
         wrote = self.wrote
+        if self._hopeful:
+            self._unsent += self._writing(batch.writes())
+            return taken
         try:
             if calls := self._writing(batch.writes()):
                 self._ask(("savepoint", None), *calls, ("release", None))
@@ -283,7 +304,7 @@ def statements_of(writes: Writes) -> list[Call]:
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
         ("delete_ready", ReadyRow._fields, writes.ready_gone),
         ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
-        ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+        ("insert_journal", _JOURNAL, [_of_journal(row) for row in writes.rows]),
         ("take_away", ("tenant", "stream", "seq"), writes.pruned),
         ("put_task", TaskRow._fields, writes.tasks),
         ("insert_ready", ReadyRow._fields, writes.ready),

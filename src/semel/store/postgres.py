@@ -27,6 +27,7 @@ from semel.store.contract import (
     Broken,
     Busy,
     Change,
+    ClaimUnit,
     Depth,
     Head,
     Outcome,
@@ -55,6 +56,13 @@ log = logging.getLogger("semel")
 WRITER = {**PLAIN_PLANS, "lock_timeout": f"{LOCK_MS}ms", "statement_timeout": "20s"}
 READER = {**BY_INDEX, "lock_timeout": "500ms", "statement_timeout": "25s"}
 BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
+
+
+def _in_vain(error: Exception, units: Sequence[Unit]) -> bool:
+    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that a rival holds."""
+    if isinstance(error, LOCKED):
+        return any(isinstance(unit, ClaimUnit) for unit in units)  # it passes over what is held
+    return isinstance(error, NotAsExpected | errors.InvalidTextRepresentation | errors.UniqueViolation)
 
 
 class Postgres:
@@ -288,12 +296,11 @@ class Postgres:
         if not self._doubt and time.monotonic() >= self._careful_until:
             try:
                 return self._attempt(units, wait_ms, hopeful=True)
-            except (NotAsExpected, errors.InvalidTextRepresentation):
+            except Exception as error:
                 self._careful_until = time.monotonic() + CAREFUL_SECONDS
+                if not _in_vain(error, units):
+                    raise
                 self._writer.roll_back()
-            except Exception:
-                self._careful_until = time.monotonic() + CAREFUL_SECONDS
-                raise
         return self._attempt(units, wait_ms, hopeful=False)
 
     def _attempt(self, units: Sequence[Unit], wait_ms: int, *, hopeful: bool) -> list[Outcome]:

@@ -230,7 +230,7 @@ CROSS JOIN LATERAL (
 
 -- name: candidates
 -- Rank by rank, and no further than `limit` goes. Locked one by one as the index gives them; what a rival holds is skipped,
--- what it has deleted is not there any more.
+-- what it has deleted is not there any more. With each comes its journal, a row at a time.
 WITH found AS MATERIALIZED (
     SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
     FROM (SELECT DISTINCT u.rank FROM unnest(%(ranks)s::bigint[]) AS u (rank) ORDER BY u.rank) AS x
@@ -248,7 +248,10 @@ WITH found AS MATERIALIZED (
     ) AS r
     LIMIT %(limit)s::bigint
 )
-SELECT queue, kind, rank, due, tenant, task FROM found;
+SELECT f.queue, f.kind, f.rank, f.due, f.tenant, f.task, j.seq, j.kind, j.actor, j.token, j.at, j.body, j.id, j.hash
+FROM found f CROSS JOIN LATERAL (
+    SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
+) AS j;
 
 -- name: longest_waiting
 -- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.
