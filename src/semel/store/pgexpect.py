@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from semel.store.batch import Facts, SessionFacts
+from semel.store.batch import NOWHERE, Facts, SessionFacts
 from semel.store.contract import Change, Guard, Head
 from semel.store.pglink import Call, bytes_array, int_array, text_array
 
@@ -19,7 +19,7 @@ def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts,
     """The facts, and the question. None: they cannot be true all together."""
     guards = [*(change.guard for change in changes if change.guard), *claims]
     epochs = {guard.epoch for guard in guards}
-    if len(epochs) > 1:
+    if len(epochs) > 1 or any(part.expect.seq == 0 and part.expect != NOWHERE for change in changes for part in change.parts):
         return None
     facts = Facts(epoch=max(epochs, default=0))
     for change in changes:
@@ -34,7 +34,7 @@ def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts,
         facts.sessions[guard.session] = SessionFacts(guard.epoch, beat, "", living=True)
     newest = {guard.session: guard.seen for guard in guards if guard.seen is not None}  # who holds it holds all before
     facts.held = {guard.seen: True for guard in guards if guard.seen is not None}
-    return facts, ("as_expected", {**_heads(facts), **_keys(changes), **_sessions(facts), **_seen(sorted(newest.values()))})
+    return facts, ("as_expected", {**_heads(facts), **_sessions(facts), **_seen(sorted(newest.values()))})
 
 
 def _heads(facts: Facts) -> dict[str, str]:
@@ -44,12 +44,6 @@ def _heads(facts: Facts) -> dict[str, str]:
     return {
         "tenants": text_array(tenants), "streams": text_array(streams), "seqs": int_array(seqs), "hashes": bytes_array(known),
     }  # fmt: skip
-
-
-def _keys(changes: Sequence[Change]) -> dict[str, str]:
-    keys = sorted({change.create[:3] for change in changes if change.create})
-    tenants, kinds, names = zip(*keys, strict=True) if keys else ((), (), ())
-    return {"key_tenants": text_array(tenants), "kinds": text_array(kinds), "keys": text_array(names)}
 
 
 def _sessions(facts: Facts) -> dict[str, object]:
