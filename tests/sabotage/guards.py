@@ -357,7 +357,7 @@ BY_TEST = (
           "WHERE (SELECT m.value::bigint FROM semel.meta m WHERE m.name = 'epoch') = %(epoch)s::bigint", "", (HOPEFUL,)),
     Guard("R19 hope: what was seen is held", "store/sql/postgres.sql", "AND j.seq = k.seq AND j.hash = k.hash", "", (HOPEFUL,)),
     Guard("R5 hope: no row follows a beginning that never was", "store/pgexpect.py", "part.expect.seq == 0 and part.expect != NOWHERE", "False", (HOPEFUL,)),
-    Guard("a commit that fails after the last answer is no success", "store/pgpipe.py", "error = error or _error(result)\n        if error", "pass\n        if error",
+    Guard("R7 a commit that fails after the last answer is no success", "store/pgpipe.py", "error = error or _error(result)\n        if error", "pass\n        if error",
           (HOPEFUL,)),
     Guard("R8 what is checked cannot move before it has landed", "store/sql/postgres.sql",
           "t.task = k.stream FOR SHARE)", "t.task = k.stream)", (f"{RACES}TestAppends",)),
