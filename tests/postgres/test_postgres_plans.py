@@ -301,7 +301,7 @@ def test_rows_are_updated_in_place(make_database: Callable[[str], str]) -> None:
     rival.raw.execute("SELECT pg_current_xact_id()")
     made = [task(f"k{n}", queue="") for n in range(120)]
     store.commit([change for change, _ in made])
-    assert store.commit([known.then(j.Stepped("x", "x"))[0] for _, known in made[::4]]) == [Landed()] * 30
+    assert store.commit([known.then(j.Stepped("x", "x"))[0] for _, known in made]) == [Landed()] * 120
     guard = session(store)
     for n in range(25):
         assert store.beat(guard.session, [f"n{n}"], f"n{n + 1}", n + 1)
@@ -315,7 +315,7 @@ def test_rows_are_updated_in_place(make_database: Callable[[str], str]) -> None:
         row = rival.admin.execute(sql, (table,)).fetchone()
         return row if row and row[0] >= updates else None
 
-    for table, updates in (("task", 30), ("session", 25)):
+    for table, updates in (("task", 120), ("session", 25)):
         done, hot = until(lambda t=table, u=updates: counted(t, u), f"statistics of {table}")  # type: ignore[misc]
         assert hot == done, f"{hot} of {done} updates of {table} were in place"
     rival.close()

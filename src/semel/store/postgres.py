@@ -1,6 +1,7 @@
 """The contract on PostgreSQL 14 or later, through psycopg 3: many processes on many machines over one database.
 
-READ COMMITTED. A batch is two round trips: what it rests on is locked and read; what lands is written, by arrays, and
+READ COMMITTED. A batch is one round trip: what it rests on is locked, asked for, written, by arrays, and committed; or none
+of it, if anything has moved on (`pgexpect`). Then it is two: what it rests on is locked and read; what lands is written and
 committed. Between the two a rival may commit: then a row of ours meets its primary key, the whole transaction is undone,
 and judged again on what is there now (R5). Nothing is ever dropped on a conflict: the next row would land on a rival's.
 One order over all tables: living, task and effect (checks), ready, task_key, journal, task, inflight, effect, unknown.
