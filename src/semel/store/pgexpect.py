@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from semel.store.batch import NOWHERE, Facts, SessionFacts
+from semel.machine.journal import GENESIS
+from semel.store.batch import NOWHERE, Facts, SessionFacts, Stream
 from semel.store.contract import Change, Guard, Head
 from semel.store.pglink import Call, bytes_array, int_array, text_array
-
-_AT_ANY_HASH = b""  # of a stream that is checked: its seq alone counts
 
 
 def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts, Call] | None:
@@ -25,24 +24,26 @@ def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts,
     for change in changes:
         for part in change.parts:
             facts.heads.setdefault((part.tenant, part.stream), part.expect)
+    written = set(facts.heads)
     for change in changes:
         for tenant, stream, seq in change.checks:
-            facts.heads.setdefault((tenant, stream), Head(seq, _AT_ANY_HASH))
+            facts.heads.setdefault((tenant, stream), Head(seq, GENESIS))  # its seq alone counts
     for guard in guards:
         known = facts.sessions.get(guard.session)
         beat = max(guard.beat, known.beat if known else guard.beat)
         facts.sessions[guard.session] = SessionFacts(guard.epoch, beat, "", living=True)
     newest = {guard.session: guard.seen for guard in guards if guard.seen is not None}  # who holds it holds all before
     facts.held = {guard.seen: True for guard in guards if guard.seen is not None}
-    return facts, ("as_expected", {**_heads(facts), **_sessions(facts), **_seen(sorted(newest.values()))})
+    return facts, ("as_expected", {**_heads(facts, written), **_sessions(facts), **_seen(sorted(newest.values()))})
 
 
-def _heads(facts: Facts) -> dict[str, str]:
-    rows = [(*stream, *head) for stream, head in sorted(facts.heads.items())]
+def _heads(facts: Facts, written: set[Stream]) -> dict[str, str]:
+    rows = [
+        (*stream, head.seq, head.hash if head.seq and stream in written else None) for stream, head in sorted(facts.heads.items())
+    ]
     tenants, streams, seqs, hashes = zip(*rows, strict=True) if rows else ((), (), (), ())
-    known = [hash if seq and hash != _AT_ANY_HASH else None for seq, hash in zip(seqs, hashes, strict=True)]
     return {
-        "tenants": text_array(tenants), "streams": text_array(streams), "seqs": int_array(seqs), "hashes": bytes_array(known),
+        "tenants": text_array(tenants), "streams": text_array(streams), "seqs": int_array(seqs), "hashes": bytes_array(hashes),
     }  # fmt: skip
 
 

@@ -63,7 +63,7 @@ def _in_vain(error: Exception, units: Sequence[Unit]) -> bool:
     """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that a rival holds."""
     if isinstance(error, LOCKED):
         return any(isinstance(unit, ClaimUnit) for unit in units)  # it passes over what is held
-    return isinstance(error, NotAsExpected | errors.InvalidTextRepresentation | errors.UniqueViolation)
+    return isinstance(error, errors.InvalidTextRepresentation | errors.UniqueViolation)
 
 
 class Postgres:
@@ -293,10 +293,12 @@ class Postgres:
         return [*outcomes, *(Busy() if at in held else next(others) for at in range(len(units) - half))]
 
     def _transaction(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
-        """Hopefully; carefully if that was in vain, and for a while after."""
+        """Hopefully; carefully if that was in vain, and for a while after it was in vain on the server."""
         if not self._doubt and time.monotonic() >= self._careful_until:
             try:
                 return self._attempt(units, wait_ms, hopeful=True)
+            except NotAsExpected:
+                pass
             except Exception as error:
                 self._careful_until = time.monotonic() + CAREFUL_SECONDS
                 if not _in_vain(error, units):
