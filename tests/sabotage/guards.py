@@ -377,6 +377,7 @@ BY_TEST = (
           ("tests/postgres/test_postgres_hints.py",)),
     Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
           "        raise", SESSION),
+    Guard("a hint is given once it can be", "store/pglisten.py", "0.0 if self._pending else 30.0", "30.0", ("tests/postgres/test_postgres_hints.py",)),
     Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
           ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",
