@@ -7,7 +7,7 @@ wheel holds.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -50,3 +50,13 @@ def test_a_full_notification_queue_fails_no_enqueue(small_queue: str, caplog: py
         assert store._hints.listening.is_set(), "and nothing was given up"
     for handle in (store, other):
         handle.close()
+
+
+def test_what_could_not_be_said_while_nothing_listened_is_said_when_it_does_again(make_store: Callable[[], Postgres]) -> None:
+    store, other = make_store(), make_store()
+    other.changed()
+    until(other._hints.listening.is_set, "the other listens")
+    before = other.changed()
+    store._hints._pending = True  # told while its connection was gone
+    store.changed()
+    until(lambda: other.changed() > before, "the hint is given", 10)

@@ -57,6 +57,8 @@ def test_a_store_of_version_one_is_upgraded_with_its_work_by_ten_at_once(empty_d
     with psycopg.connect(empty_database) as raw:
         assert raw.execute("SELECT value FROM semel.meta WHERE name = 'schema'").fetchone() == (str(pgschema.SCHEMA),)
         assert raw.execute("SELECT DISTINCT tenant FROM semel.session").fetchall() == [("",)]
+        room = "SELECT relname::text FROM pg_class WHERE reloptions @> '{fillfactor=50}' ORDER BY 1"
+        assert raw.execute(room).fetchall() == [("effect",), ("session",), ("task",)]
     with role_of(empty_database, MINE) as mine:
         own = Postgres(mine)
         assert own.sizes()["task"] == 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -35,8 +36,10 @@ class TestAppends:
         other, _ = Stream("t").then()
         return Doing(lambda: store.commit([first, second, other])), s
 
-    def test_a_rival_commits_what_we_wait_for(self, make_store: Make, rival: Rival) -> None:
+    @pytest.mark.parametrize("careful", [False, True])
+    def test_a_rival_commits_what_we_wait_for(self, make_store: Make, rival: Rival, careful: bool) -> None:
         store = make_store()
+        store._careful_until = math.inf if careful else 0.0
         theirs, s = Stream("s").then()
         rival.appends(theirs)
         doing, _ = self.batch(store)
@@ -257,8 +260,10 @@ class TestClaims:
         (rival.raw.commit if commits else rival.raw.rollback)()
         assert claimed(one(store, claiming(guard))) == ["k0"]
 
-    def test_a_claim_by_id_is_decided_again_if_a_rival_was_faster(self, make_store: Make, rival: Rival) -> None:
+    @pytest.mark.parametrize("careful", [False, True])
+    def test_a_claim_by_id_is_decided_again_if_a_rival_was_faster(self, make_store: Make, rival: Rival, careful: bool) -> None:
         store = make_store()
+        store._careful_until = math.inf if careful else 0.0
         change, known = task("k")
         store.commit([change])
         unit = claiming(session(store), task=(TENANT, known.state.id))

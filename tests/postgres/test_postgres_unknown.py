@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -52,9 +53,12 @@ class TestLostReplies:
             assert behind.head(TENANT, stream.name) == stream.head
         assert behind.find_task(TENANT, other.state.kind, "k") == other.state.id
 
-    @pytest.mark.parametrize("after", [0, 1])
-    def test_a_commit_that_never_reached_the_server_lands_then(self, behind: Postgres, proxy: Proxy, after: int) -> None:
+    @pytest.mark.parametrize(("after", "careful"), [(0, False), (0, True), (1, True)])
+    def test_a_commit_that_never_reached_the_server_lands_then(
+        self, behind: Postgres, proxy: Proxy, after: int, careful: bool
+    ) -> None:
         change, stream = Stream("s").then()
+        behind._careful_until = math.inf if careful else 0.0
         proxy.lose_request(after)
         with pytest.raises(StoreUnavailable):
             behind.commit([change])

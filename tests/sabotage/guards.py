@@ -37,6 +37,7 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
 LIMITS, LIMITED = ("tests/machine/test_rules_limits.py",), ("tests/app/test_limits.py",)
 REDACTED, VEIL = ("tests/app/test_redaction.py",), ("tests/engine/test_veil.py",)
 EVERYWHERE = ("tests/app/test_redaction_everywhere.py",)
+HOPEFUL = "tests/postgres/test_postgres_hopeful.py"
 REDACTED_ATOMIC = ("tests/postgres/test_postgres_redaction.py",)
 AS_WHOM = ("tests/app/test_identity.py",)
 REVERSAL, CORRECTED = ("tests/machine/test_rules_reversal.py",), ("tests/app/test_corrections.py",)
@@ -343,6 +344,20 @@ BY_TEST = (
     Guard("R5 a guard locks its session", "store/sql/postgres.sql", "ORDER BY id FOR KEY SHARE;", "ORDER BY id;", (f"{RACES}TestFences",)),
     Guard("R5 a fence waits for what is under way", "store/sql/postgres.sql", "WHERE id = %(id)s FOR UPDATE;", "WHERE id = %(id)s;",
           (f"{RACES}TestFences",)),
+    Guard("R5 a batch written in hope asks whether all stands", "store/pgwrite.py", "*_locking(bare), question]", "*_locking(bare)]", (HOPEFUL,)),
+    Guard("R5 hope: a stream ends with the row expected", "store/sql/postgres.sql",
+          "WHERE coalesce(h.seq, 0) = k.seq AND (k.hash IS NULL OR h.hash = k.hash)", "WHERE true", (HOPEFUL,)),
+    Guard("R5 hope: and with its hash", "store/sql/postgres.sql", "(k.hash IS NULL OR h.hash = k.hash)", "true", (HOPEFUL,)),
+    Guard("R5 hope: a session lives", "store/sql/postgres.sql", "FROM semel.living l JOIN semel.session s ON s.id = l.id\n        WHERE l.id = g.id AND s.fenced = '' AND",
+          "FROM semel.session s\n        WHERE s.id = g.id AND", (HOPEFUL,)),
+    Guard("R19 hope: its beat is not behind", "store/sql/postgres.sql", "AND s.beat >= g.beat", "", (HOPEFUL,)),
+    Guard("R20 hope: it is of this epoch", "store/sql/postgres.sql", "s.epoch = %(epoch)s::bigint AND s.beat", "s.beat", (HOPEFUL,)),
+    Guard("R20 hope: and this is the epoch", "store/sql/postgres.sql",
+          "WHERE (SELECT m.value::bigint FROM semel.meta m WHERE m.name = 'epoch') = %(epoch)s::bigint", "", (HOPEFUL,)),
+    Guard("R19 hope: what was seen is held", "store/sql/postgres.sql", "AND j.seq = k.seq AND j.hash = k.hash", "", (HOPEFUL,)),
+    Guard("R5 hope: no row follows a beginning that never was", "store/pgexpect.py", "part.expect.seq == 0 and part.expect != NOWHERE", "False", (HOPEFUL,)),
+    Guard("R7 a commit that fails after the last answer is no success", "store/pgpipe.py", "error = error or _error(result)\n        if error", "pass\n        if error",
+          (HOPEFUL,)),
     Guard("R8 what is checked cannot move before it has landed", "store/sql/postgres.sql",
           "t.task = k.stream FOR SHARE)", "t.task = k.stream)", (f"{RACES}TestAppends",)),
     Guard("R5 a row that a rival was faster with is judged again", "store/postgres.py", "if error.diag.constraint_name not in RACES:", "if True:",
@@ -351,7 +366,7 @@ BY_TEST = (
           (f"{RACES}TestClaims",)),
     Guard("R7 a commit with a warning is not answered", "store/pglink.py", 'if answer.tag != "COMMIT" or self.warnings:', 'if answer.tag != "COMMIT":',
           ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
-    Guard("R7 what follows an unanswered commit waits for the standby", "store/pgwrite.py", "if not self.wrote and (told or self._doubt):", "if False:",
+    Guard("R7 what follows an unanswered commit waits for the standby", "store/pgwrite.py", "if not self.wrote and (batch.told or self._doubt):", "if False:",
           ("tests/postgres/test_postgres_unknown.py::TestWarnings",)),
     Guard("what a claim locks is chosen once", "store/sql/postgres.sql", "WITH found AS MATERIALIZED (\n    SELECT r.queue", "WITH found AS (\n    SELECT r.queue",
           ("tests/postgres/test_postgres_clock.py",)),
@@ -361,6 +376,7 @@ BY_TEST = (
           ("tests/postgres/test_postgres_hints.py",)),
     Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
           "        raise", SESSION),
+    Guard("a hint is given once it can be", "store/pglisten.py", "0.0 if self._pending else 30.0", "30.0", ("tests/postgres/test_postgres_hints.py",)),
     Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
           ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",

@@ -72,7 +72,8 @@ _BY_NAME = {
     "Stores": (
         "nobody else opens the file in this process", "claims wait for no rival's", "what a claim locks is chosen once",
         "no plan rests on statistics that are not there", "a hint that cannot be given fails nothing",
-        "an idle listener is no need", "behind a pool no setting is left", "a borrowed connection is to the store's own database",
+        "an idle listener is no need", "a hint is given once it can be",
+        "behind a pool no setting is left", "a borrowed connection is to the store's own database",
         "a borrowed connection commits no part of a task", "a key that is taken fails no borrowed transaction",
         "SQLAlchemy knows that its transaction has begun", "no part of a password is shown", "what is no URL is not shown",
         "nobody behind what cannot be claimed starves", "what was passed over is asked for again",

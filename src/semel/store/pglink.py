@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import psycopg
@@ -17,10 +17,12 @@ from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
 
 from semel.errors import Misuse, StoreUnavailable
+from semel.store.pgpipe import Answer, Pipe, statement
 from semel.store.sqlfile import statements
 
 FILES = ("postgres.sql", "postgres_doctor.sql")
 SQL = {name: text.encode() for file in FILES for name, text in statements(file).items()}
+STATEMENTS = {name: statement(name, text) for name, text in SQL.items()}
 log = logging.getLogger("semel")
 RV = TypeVar("RV")
 
@@ -107,14 +109,6 @@ class Raw(psycopg.Connection[tuple[Any, ...]]):
             raise psycopg.OperationalError(f"no answer within {self.patience:g} seconds") from error
 
 
-class Answer(NamedTuple):
-    """What one statement gave."""
-
-    rows: list[tuple[Any, ...]]
-    changed: int
-    tag: str
-
-
 Call = tuple[str, Any]  # the name of a statement, and its parameters
 
 # Says nothing of the data: the server's trouble, the network's, an administrator's. It may be given again.
@@ -145,6 +139,7 @@ class Link:
         self._settings = {**SETTINGS, **settings}
         self._check = check
         self._raw: Raw | None = None
+        self._through: Pipe | None = None
         self._closed = False
 
     @property
@@ -180,18 +175,9 @@ class Link:
         self.trips += 1
         self.statements += len(calls)
         self.warnings.clear()
-        prepare = not self.where.pgbouncer
-        if len(calls) == 1:
-            cursors = [raw.execute(SQL[calls[0][0]], calls[0][1], prepare=prepare)]
-        else:
-            cursors = []
-            with raw.pipeline():
-                for name, params in calls:
-                    cursors.append(raw.execute(SQL[name], params, prepare=prepare))
-        return [
-            Answer(cursor.fetchall() if cursor.description else [], cursor.rowcount, cursor.statusmessage or "")
-            for cursor in cursors
-        ]
+        if self._through is None or self._through.raw is not raw:
+            self._through = Pipe(raw, STATEMENTS, prepared=not self.where.pgbouncer)
+        return self._through.run(calls)
 
     def script(self, text: str) -> None:
         """Run the statements of a migration, inside the transaction that is open."""
@@ -270,15 +256,10 @@ class Link:
         return self._raw
 
     def _connect(self) -> Raw:
-        params = {"application_name": f"semel {self.name}", "client_encoding": "utf8", **self.where.params}
-        raw = Raw.connect(
-            **params,  # type: ignore[arg-type]
-            autocommit=True,
-            prepare_threshold=None if self.where.pgbouncer else 1,
-        )
+        params = {"application_name": f"semel {self.name}", **self.where.params, "client_encoding": "utf8"}
+        raw = Raw.connect(**params, autocommit=True, prepare_threshold=None)  # type: ignore[arg-type]
         assert isinstance(raw, Raw)
         raw.patience = self.patience
-        raw.prepared_max = 200
         raw.add_notice_handler(self._noticed)
         return raw
 
@@ -288,7 +269,7 @@ class Link:
 
     def drop(self) -> None:
         """Cut the connection; the next statement opens another."""
-        raw, self._raw = self._raw, None
+        raw, self._raw, self._through = self._raw, None, None
         if raw is not None:
             with contextlib.suppress(Exception):
                 raw.close()

@@ -46,6 +46,8 @@ class Hints:
 
     def tell(self) -> None:
         """This process has written; said soon, once for many."""
+        if self._pending and self.listening.is_set():
+            return  # the thread has not said it yet, and will
         self._pending = True
         self._start()
         self._rouse()
@@ -113,7 +115,7 @@ class Hints:
         self.listening.set()
         self._complained = False
         while not self._stopping:
-            self._await(raw, 30.0)
+            self._await(raw, 0.0 if self._pending else 30.0)
             self._take(raw)
             pause = self._last + COALESCE_SECONDS - time.monotonic()
             if self._pending and pause > 0 and not self._stopping:

@@ -1,9 +1,14 @@
-"""One transaction of the writer on PostgreSQL: what the batch rests on is locked and read, judged, written, committed."""
+"""One transaction of the writer on PostgreSQL: what the batch rests on is locked and read, judged, written, committed.
+
+Hopeful, it writes as if everything stood as the batch was decided on, and asks in the same round trip whether it does; if
+not, the server refuses all of it, and it is done anew the careful way: what is there is read first.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import psycopg
@@ -15,14 +20,21 @@ from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
 from semel.store.passed import BEFORE_ALL, Asked, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
+from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
+from semel.store.pgpipe import Answer
 
 log = logging.getLogger("semel")
 
 _JOURNAL = ("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
+_of_journal = attrgetter(*_JOURNAL)
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
+
+
+class NotAsExpected(Exception):
+    """A hopeful transaction was in vain: nothing was written."""
 
 
 class Transaction:
@@ -33,39 +45,49 @@ class Transaction:
 
     def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int) -> None:
         self._link, self._floors = link, floors
+        self._unsent: list[Call] = []  # goes ahead of what is asked next
+        self._hopeful = False
         self._doubt, self._wait_ms = doubt, wait_ms
         self._facts = Facts()
         self._raced = False  # a rival was faster, or still is at it, where a claim was written
         self._asked: set[Stream] = set()  # tasks that a claim has asked for
         self._refused: set[Stream] = set()  # those of them that cannot be claimed
+        self._rows: dict[Stream, list[Row]] = {}  # of candidates, as they were found
         self._walks: list[Walk] = []
         self.wrote = False
 
-    def run(self, units: Sequence[Unit]) -> list[Outcome]:
-        """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known."""
+    def run(self, units: Sequence[Unit], *, hopeful: bool = False) -> list[Outcome]:
+        """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known.
+
+        hopeful: raises `NotAsExpected` if it was in vain; then nothing has landed.
+        """
         changes = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, Change)]
         claims = [(at, unit) for at, unit in enumerate(units) if isinstance(unit, ClaimUnit)]
         if not claims and not any(change.parts or change.guard or change.create for _, change in changes):
             return [Landed() for _ in units]  # barriers
+        self._hopeful = hopeful
         first: list[Call] = [("begin", None), *self._link.locals(**self._lock_timeout())]
-        self._begin(first, [change for _, change in changes], [claim.guard for _, claim in claims])
-        batch, outcomes = self._judge(changes)
-        calls = self._writing(batch.writes())
-        told = batch.told
-        if claims:
-            if calls:
-                self._link.pipe(*calls)
-                calls = []
-            for at, unit in claims:
-                outcomes[at] = self._claim(unit)
-        if not self.wrote and (told or self._doubt):
-            calls.append(("emit", None))
+        given = [change for _, change in changes], [claim.guard for _, claim in claims]
+        if hopeful:
+            batch, outcomes = self._hope(first, changes, *given)
+        else:
+            self._begin(first, *given)
+            batch, outcomes = self._judge(changes)
+        self._unsent += self._writing(batch.writes())
+        for at, unit in claims:
+            outcomes[at] = self._claim(unit)
+        if not self.wrote and (batch.told or self._doubt):
+            self._unsent.append(("emit", None))
             self.wrote = True
-        answer = self._link.pipe(*calls, ("commit", None))[-1]
-        self._link.must_be_committed(answer)
+        self._link.must_be_committed(self._ask(("commit", None))[-1])
         for walk in self._walks:
             self._floors.passed.learn(walk)
         return [outcomes[at] for at in range(len(units))]
+
+    def _ask(self, *calls: Call) -> list[Answer]:
+        """In one round trip with all that was not sent yet."""
+        ahead, self._unsent = self._unsent, []
+        return self._link.pipe(*ahead, *calls)[len(ahead) :]
 
     def within(self, change: Change) -> Outcome:
         """Judge and write one change in a transaction that is open already, and do not commit."""
@@ -74,6 +96,25 @@ class Transaction:
         if calls := self._writing(batch.writes()):
             self._link.pipe(*calls)
         return outcomes[0]
+
+    # --- hoping ---
+
+    def _hope(
+        self, first: Sequence[Call], changes: Sequence[tuple[int, Change]], bare: Sequence[Change], claims: Sequence[Guard]
+    ) -> tuple[Batch, dict[int, Outcome]]:
+        """What all of them are, if they land. Nothing is sent yet. Raises `NotAsExpected` if they cannot."""
+        found = expected(bare, claims)
+        if found is None:
+            raise NotAsExpected
+        self._facts, question = found
+        batch = Batch(self._facts)
+        outcomes: dict[int, Outcome] = {at: batch.change(change) for at, change in changes}
+        if batch.told or not all(isinstance(outcome, Landed) for outcome in outcomes.values()):
+            raise NotAsExpected
+        if guards := sorted(self._facts.sessions):
+            self._unsent = [("lock_living", {"ids": text_array(guards)})]
+        self._unsent = [*first, *self._unsent, *_locking(bare), question]
+        return batch, outcomes
 
     # --- reading ---
 
@@ -119,7 +160,7 @@ class Transaction:
             tenants, streams, seqs = zip(*wanted, strict=True)
             params = {"tenants": text_array(tenants), "streams": text_array(streams), "seqs": int_array(seqs)}
             self._facts.ids.update(dict.fromkeys(wanted))
-            self._facts.ids.update({(row[0], row[1], row[2]): row[3] for row in self._link.pipe(("ids", params))[0].rows})
+            self._facts.ids.update({(row[0], row[1], row[2]): row[3] for row in self._ask(("ids", params))[0].rows})
             batch = Batch(self._facts)
             outcomes = {at: batch.change(change) for at, change in changes}
         return batch, outcomes
@@ -171,26 +212,39 @@ class Transaction:
         calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
-        found, *more = [[ReadyRow(*row) for row in answer.rows] for answer in self._link.pipe(*calls)]
-        found.sort(key=by_rank)
+        nearest, *others = self._ask(*calls)
+        found = self._with_rows(nearest.rows)
+        more = [[ReadyRow(*row) for row in answer.rows] for answer in others]
         if len(found) <= limit:
             return found
         oldest = sorted({*found, *(row for rows in more for row in rows)}, key=by_age)[:count]
         first = set(oldest)
         return [*oldest, *(r for r in found if r not in first)][:limit]
 
+    def _with_rows(self, answered: Sequence[tuple[Any, ...]]) -> list[ReadyRow]:
+        """The candidates, in order; the journal of each is kept at hand."""
+        self._rows = {}
+        found: dict[Stream, ReadyRow] = {}
+        for at in answered:
+            key = at[4:6]
+            if key not in found:
+                found[key], self._rows[key] = ReadyRow(*at[:6]), []
+            self._rows[key].append(Row(*key, *at[6:]))
+        return sorted(found.values(), key=by_rank)
+
     def _look(self, pairs: Sequence[Pair]) -> list[Group]:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
-        return [Group(*row) for row in self._link.pipe(("look", wanted))[0].rows]
+        return [Group(*row) for row in self._ask(("look", wanted))[0].rows]
 
     def _take(self, unit: ClaimUnit, keys: Sequence[Stream], most: int) -> list[ClaimedTask]:
         """Claim up to `most` of these, or pass them over: what cannot be claimed must keep nobody behind it from its turn."""
         self._asked, self._refused = set(), set()
         if not keys:
             return []
-        histories: dict[Stream, list[Row]] = {key: [] for key in keys}
-        for row in self._link.pipe(("rows_of", _streams(keys)))[0].rows:
-            histories[row[0], row[1]].append(Row(*row))
+        histories: dict[Stream, list[Row]] = {key: self._rows.pop(key, []) for key in keys}
+        if unread := [key for key in keys if not histories[key]]:
+            for row in self._ask(("rows_of", _streams(unread)))[0].rows:
+                histories[row[0], row[1]].append(Row(*row))
         decided: list[tuple[Stream, tuple[Change, Any]]] = []
         for key in keys:
             if len(decided) == most:
@@ -225,9 +279,12 @@ class Transaction:
                 last = change.parts[0].rows[-1]
                 taken.append(ClaimedTask(tenant, after, Head(last.seq, last.hash)))
         wrote = self.wrote
+        if self._hopeful:
+            self._unsent += self._writing(batch.writes())
+            return taken
         try:
             if calls := self._writing(batch.writes()):
-                self._link.pipe(("savepoint", None), *calls, ("release", None))
+                self._ask(("savepoint", None), *calls, ("release", None))
         except (psycopg.Error, TypeError, ValueError) as error:
             if isinstance(error, UNAVAILABLE) and not isinstance(error, LOCKED):
                 raise
@@ -236,7 +293,7 @@ class Transaction:
             elif len(decided) == 1:
                 self._refused.add(decided[0][0])
                 log.exception("semel: task %s cannot be claimed, and is passed over", decided[0][0][1])
-            self._link.pipe(("rollback_to", None))
+            self._ask(("rollback_to", None))
             self.wrote = wrote
             return None
         return taken
@@ -247,7 +304,7 @@ def statements_of(writes: Writes) -> list[Call]:
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
         ("delete_ready", ReadyRow._fields, writes.ready_gone),
         ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
-        ("insert_journal", _JOURNAL, [tuple(getattr(row, name) for name in _JOURNAL) for row in writes.rows]),
+        ("insert_journal", _JOURNAL, [_of_journal(row) for row in writes.rows]),
         ("take_away", ("tenant", "stream", "seq"), writes.pruned),
         ("put_task", TaskRow._fields, writes.tasks),
         ("insert_ready", ReadyRow._fields, writes.ready),

@@ -1,6 +1,7 @@
 """The contract on PostgreSQL 14 or later, through psycopg 3: many processes on many machines over one database.
 
-READ COMMITTED. A batch is two round trips: what it rests on is locked and read; what lands is written, by arrays, and
+READ COMMITTED. A batch is one round trip: what it rests on is locked, asked for, written, by arrays, and committed; or none
+of it, if anything has moved on (`pgexpect`). Then it is two: what it rests on is locked and read; what lands is written and
 committed. Between the two a rival may commit: then a row of ours meets its primary key, the whole transaction is undone,
 and judged again on what is there now (R5). Nothing is ever dropped on a conflict: the next row would land on a rival's.
 One order over all tables: living, task and effect (checks), ready, task_key, journal, task, inflight, effect, unknown.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +28,7 @@ from semel.store.contract import (
     Broken,
     Busy,
     Change,
+    ClaimUnit,
     Depth,
     Head,
     Outcome,
@@ -38,12 +41,14 @@ from semel.store.contract import (
 )
 from semel.store.pgatomic import Lender, Lent
 from semel.store.pgclaims import Floors, Group, Pair
-from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Answer, Link, int_array, target, text_array
+from semel.store.pglink import BY_INDEX, LOCKED, PLAIN_PLANS, UNAVAILABLE, Link, int_array, target, text_array
 from semel.store.pglisten import Hints
-from semel.store.pgwrite import Transaction
+from semel.store.pgpipe import Answer
+from semel.store.pgwrite import NotAsExpected, Transaction
 
 LOCK_MS = 200  # a change that waits longer for a lock leaves the batch
 BUSY_MS = 20  # the same, for one that is known to, or may be the one
+CAREFUL_SECONDS = 1.0  # after a hope in vain: each writes a line into the server's log
 MOST_REDONE = 50  # of which each means that a rival has committed
 TOO_MUCH = (errors.ProgramLimitExceeded, errors.OutOfMemory, errors.InternalError_)  # it may be one of them, or their sum
 RACES = ("journal_pkey", "task_key_pkey")
@@ -52,6 +57,13 @@ log = logging.getLogger("semel")
 WRITER = {**PLAIN_PLANS, "lock_timeout": f"{LOCK_MS}ms", "statement_timeout": "20s"}
 READER = {**BY_INDEX, "lock_timeout": "500ms", "statement_timeout": "25s"}
 BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
+
+
+def _in_vain(error: Exception, units: Sequence[Unit]) -> bool:
+    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that a rival holds."""
+    if isinstance(error, LOCKED):
+        return any(isinstance(unit, ClaimUnit) for unit in units)  # it passes over what is held
+    return isinstance(error, errors.InvalidTextRepresentation | errors.UniqueViolation)
 
 
 class Postgres:
@@ -70,6 +82,7 @@ class Postgres:
         self._strange = ""  # why this is not the store that was opened
         self._busy: set[str] = set()  # changes that wait for a lock, by id
         self._doubt = False  # a commit was not answered: the next must be waited for by itself (R7)
+        self._careful_until = 0.0
         self._floors = Floors()
         self._witness: Callable[[], Sequence[Witnessed]] = tuple
         more = self._first_look()
@@ -280,8 +293,22 @@ class Postgres:
         return [*outcomes, *(Busy() if at in held else next(others) for at in range(len(units) - half))]
 
     def _transaction(self, units: Sequence[Unit], wait_ms: int) -> list[Outcome]:
+        """Hopefully; carefully if that was in vain, and for a while after it was in vain on the server."""
+        if not self._doubt and time.monotonic() >= self._careful_until:
+            try:
+                return self._attempt(units, wait_ms, hopeful=True)
+            except NotAsExpected:
+                pass
+            except Exception as error:
+                self._careful_until = time.monotonic() + CAREFUL_SECONDS
+                if not _in_vain(error, units):
+                    raise
+                self._writer.roll_back()
+        return self._attempt(units, wait_ms, hopeful=False)
+
+    def _attempt(self, units: Sequence[Unit], wait_ms: int, *, hopeful: bool) -> list[Outcome]:
         transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms if wait_ms != LOCK_MS else 0)
-        outcomes = transaction.run(units)
+        outcomes = transaction.run(units, hopeful=hopeful)
         self._doubt = self._doubt and not transaction.wrote
         if transaction.wrote:
             self._hints.tell()

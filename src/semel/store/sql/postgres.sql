@@ -77,6 +77,40 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS j;
 
+-- name: as_expected
+-- Fails, so that nothing after it is committed, unless: each stream ends with that row (a hash that is NULL may be any), each
+-- session lives and beats in this epoch, and each row that was seen acknowledged is held (as `hashes`). A key that is taken
+-- need not be asked for: its insert fails.
+SELECT (CASE WHEN (
+    SELECT count(*)
+    FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[]) AS k (tenant, stream, seq, hash)
+    LEFT JOIN LATERAL (
+        SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream ORDER BY j.seq DESC LIMIT 1
+    ) AS h ON true
+    WHERE coalesce(h.seq, 0) = k.seq AND (k.hash IS NULL OR h.hash = k.hash)
+) = cardinality(%(streams)s::text[]) AND (
+    SELECT count(*) FROM unnest(%(ids)s::text[], %(beats)s::bigint[]) AS g (id, beat)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM semel.living l JOIN semel.session s ON s.id = l.id
+        WHERE l.id = g.id AND s.fenced = '' AND s.epoch = %(epoch)s::bigint AND s.beat >= g.beat
+    ) AS s
+    WHERE (SELECT m.value::bigint FROM semel.meta m WHERE m.name = 'epoch') = %(epoch)s::bigint
+) = cardinality(%(ids)s::text[]) AND (
+    SELECT count(*)
+    FROM unnest(%(seen_tenants)s::text[], %(seen_streams)s::text[], %(seen_seqs)s::bigint[], %(seen_hashes)s::bytea[])
+        AS k (tenant, stream, seq, hash)
+    CROSS JOIN LATERAL (
+        SELECT 1 FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq = k.seq AND j.hash = k.hash
+        UNION ALL
+        SELECT 1 FROM (
+            SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = k.tenant AND j.stream = k.stream
+            ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+        ) AS f
+        WHERE f.kind = 'pruned' AND f.seq > k.seq AND (f.seq > k.seq + 1 OR f.body::jsonb ->> 'hash' = encode(k.hash, 'hex'))
+        LIMIT 1
+    ) AS j
+) = cardinality(%(seen_streams)s::text[]) THEN '1' ELSE 'what semel wrote on has moved on, and is looked at again' END)::int;
+
 -- name: ids
 SELECT k.tenant, k.stream, k.seq, j.id
 FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[]) AS k (tenant, stream, seq)
@@ -112,16 +146,24 @@ DELETE FROM semel.journal j USING unnest(%(tenant)s::text[], %(stream)s::text[],
 WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq < k.seq;
 
 -- name: put_task
+-- What is there is updated, the rest inserted; whoever writes either holds the stream's next place in the journal already, so
+-- no rival is in between. (ON CONFLICT would lock each row first, and log that too.)
+WITH k AS (
+    SELECT * FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[],
+                         %(priority)s::bigint[], %(due)s::bigint[], %(delivery)s::text[], %(execution)s::text[],
+                         %(attempt)s::bigint[], %(token)s::bigint[], %(session)s::text[], %(failures)s::bigint[],
+                         %(crashes)s::bigint[], %(unknown)s::bigint[], %(version)s::bigint[], %(why)s::text[])
+        AS k (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures, crashes,
+              unknown, version, why)
+), known AS (
+    UPDATE semel.task t SET
+        due = k.due, delivery = k.delivery, execution = k.execution, attempt = k.attempt, token = k.token, session = k.session,
+        failures = k.failures, crashes = k.crashes, unknown = k.unknown, version = k.version, why = k.why
+    FROM k WHERE t.tenant = k.tenant AND t.task = k.task
+)
 INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
                         crashes, unknown, version, why)
-SELECT * FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[],
-                     %(priority)s::bigint[], %(due)s::bigint[], %(delivery)s::text[], %(execution)s::text[],
-                     %(attempt)s::bigint[], %(token)s::bigint[], %(session)s::text[], %(failures)s::bigint[],
-                     %(crashes)s::bigint[], %(unknown)s::bigint[], %(version)s::bigint[], %(why)s::text[])
-ON CONFLICT (tenant, task) DO UPDATE SET
-    due = excluded.due, delivery = excluded.delivery, execution = excluded.execution, attempt = excluded.attempt,
-    token = excluded.token, session = excluded.session, failures = excluded.failures, crashes = excluded.crashes,
-    unknown = excluded.unknown, version = excluded.version, why = excluded.why;
+SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.task t WHERE t.tenant = k.tenant AND t.task = k.task);
 
 -- name: insert_ready
 INSERT INTO semel.ready (queue, kind, rank, due, tenant, task)
@@ -137,10 +179,16 @@ INSERT INTO semel.inflight (session, tenant, task)
 SELECT * FROM unnest(%(session)s::text[], %(tenant)s::text[], %(task)s::text[]);
 
 -- name: put_effect
+-- As `put_task`.
+WITH k AS (
+    SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(stream)s::text[], %(name)s::text[],
+                         %(state)s::text[], %(version)s::bigint[]) AS k (tenant, key, task, stream, name, state, version)
+), known AS (
+    UPDATE semel.effect e SET task = k.task, state = k.state, version = k.version
+    FROM k WHERE e.tenant = k.tenant AND e.key = k.key
+)
 INSERT INTO semel.effect (tenant, key, task, stream, name, state, version)
-SELECT * FROM unnest(%(tenant)s::text[], %(key)s::text[], %(task)s::text[], %(stream)s::text[], %(name)s::text[],
-                     %(state)s::text[], %(version)s::bigint[])
-ON CONFLICT (tenant, key) DO UPDATE SET task = excluded.task, state = excluded.state, version = excluded.version;
+SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.effect e WHERE e.tenant = k.tenant AND e.key = k.key);
 
 -- name: delete_unknown
 DELETE FROM semel.unknown u USING unnest(%(tenant)s::text[], %(key)s::text[]) AS k (tenant, key)
@@ -178,7 +226,7 @@ CROSS JOIN LATERAL (
 
 -- name: candidates
 -- Rank by rank, and no further than `limit` goes. Locked one by one as the index gives them; what a rival holds is skipped,
--- what it has deleted is not there any more.
+-- what it has deleted is not there any more. With each comes its journal, a row at a time.
 WITH found AS MATERIALIZED (
     SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
     FROM (SELECT DISTINCT u.rank FROM unnest(%(ranks)s::bigint[]) AS u (rank) ORDER BY u.rank) AS x
@@ -196,7 +244,10 @@ WITH found AS MATERIALIZED (
     ) AS r
     LIMIT %(limit)s::bigint
 )
-SELECT queue, kind, rank, due, tenant, task FROM found;
+SELECT f.queue, f.kind, f.rank, f.due, f.tenant, f.task, j.seq, j.kind, j.actor, j.token, j.at, j.body, j.id, j.hash
+FROM found f CROSS JOIN LATERAL (
+    SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
+) AS j;
 
 -- name: longest_waiting
 -- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.

@@ -1,0 +1,159 @@
+"""A batch is written hopefully first, in one round trip. Whatever a batch meets, the answer is the careful way's."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import errors
+
+from semel.machine import journal as j
+from semel.store.contract import Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
+from semel.store.pgpipe import Pipe, statement
+from semel.store.postgres import Postgres
+from semel.testing.conformance_kit import TENANT, Stream, broken_guards, claimed, claiming, session, task
+
+Make = Callable[[], Postgres]
+Step = tuple[str, int, int]  # what, of which stream, under which guard
+KINDS = ("append", "create", "claim", "check", "late", "gap", "other")
+GUARDS = 10
+NONE = GUARDS
+
+
+def commit(store: Postgres, units: Sequence[Change | ClaimUnit], *, careful: bool) -> tuple[list[Outcome], int]:
+    """The outcomes, and how many round trips they took."""
+    store._careful_until = math.inf if careful else 0.0
+    before = store._writer.trips
+    return store.commit(units), store._writer.trips - before
+
+
+class World:
+    """One history, written by one way; what it makes bears its name."""
+
+    def __init__(self, store: Postgres, name: str, guards: Sequence[Guard]) -> None:
+        self.store, self.name, self.guards = store, name, guards
+        self.streams = {n: Stream(f"{name}{n}") for n in range(3)}
+
+    def unit(self, step: Step, at: int) -> Change | ClaimUnit:
+        """Right changes move the stream that their caller knows; a wrong one does not."""
+        what, n, guard = step
+        known = self.streams[n]
+        under = self.guards[guard] if guard < len(self.guards) else None
+        if what == "create":
+            return task(f"k{n}", kind=self.name, queue=self.name, id=f"{self.name}-{n}-{at}")[0]
+        if what == "claim":
+            return claiming(self.guards[guard % len(self.guards)], limit=2, queues=[self.name], kinds=[self.name])
+        if what == "check":
+            other = self.streams[(n + 1) % 3]
+            change, self.streams[n] = known.then(guard=under, checks=((TENANT, other.name, other.head.seq),), id=f"c{at}")
+        elif what == "late":
+            return known.then(id=f"l{at}", checks=((TENANT, known.name, known.head.seq + 1),))[0]
+        elif what == "gap":
+            return dataclasses.replace(known, head=Head(known.head.seq + 1, known.head.hash)).then(id=f"g{at}")[0]
+        elif what == "other":
+            return dataclasses.replace(known, head=Head(known.head.seq, b"x" * 32)).then(id=f"o{at}")[0]
+        else:
+            change, self.streams[n] = known.then(guard=under, id=f"a{at}")
+        return change
+
+    def told(self, units: Sequence[Change | ClaimUnit], *, careful: bool) -> list[str]:
+        """The outcomes, in words in which the world's name does not count."""
+        outcomes, _ = commit(self.store, units, careful=careful)
+        words = [" ".join(claimed(one)) if isinstance(unit, ClaimUnit) and hasattr(one, "tasks") else repr(one)
+                 for unit, one in zip(units, outcomes, strict=True)]  # fmt: skip
+        for n in self.streams:  # what its caller thought to have landed may not have
+            self.streams[n] = dataclasses.replace(self.streams[n], head=self.store.head(TENANT, f"{self.name}{n}"))
+        return [word.replace(self.name, "") for word in words]
+
+    def rows(self) -> list[list[tuple[int, str]]]:
+        """What became of the streams."""
+        found = [self.store.rows(TENANT, stream.name) for stream in self.streams.values()]
+        assert not any(map(j.broken, found))
+        return [[(row.seq, row.id) for row in rows] for rows in found]
+
+
+STEPS = st.tuples(st.sampled_from(KINDS), st.integers(0, 2), st.sampled_from([*[0] * 8, *range(GUARDS), NONE, NONE]))
+
+
+@pytest.fixture
+def meet(make_store: Make) -> Callable[[list[list[Step]]], None]:
+    """Writes the same history both ways, and compares what was answered and what came of it."""
+    store = make_store()
+    good = session(store)
+    seen, warm = Stream("warm").then()
+    store.commit([seen])
+    held = (TENANT, "warm", *warm.head)
+    guards = [good, *(dataclasses.replace(good, seen=row) for row in (held, (*held[:2], 2, held[3]), (*held[:3], b"x" * 32)))]
+    guards += broken_guards(store)
+    assert len(guards) == GUARDS
+    count = itertools.count()
+
+    def both(batches: list[list[Step]]) -> None:
+        at = next(count)
+        hope, care = World(store, f"h{at}.", guards), World(store, f"c{at}.", guards)
+        for m, batch in enumerate(batches):
+            numbered = [(step, m * 10 + n) for n, step in enumerate(batch)]
+            mine = hope.told([hope.unit(*one) for one in numbered], careful=False)
+            assert mine == care.told([care.unit(*one) for one in numbered], careful=True)
+        assert hope.rows() == care.rows()
+
+    return both
+
+
+def test_whatever_is_wrong_hope_and_care_say_the_same(meet: Callable[[list[list[Step]]], None]) -> None:
+    right = ("append", 0, 0)
+    for guard in range(GUARDS):
+        meet([[("append", 0, guard)], [("claim", 0, guard)]])
+    for what in KINDS:
+        meet([[(what, 0, NONE)], [right, (what, 0, 0)], [(what, 0, NONE)], [right, (what, 0, NONE)]])
+
+
+def test_whatever_a_batch_meets_hope_and_care_say_the_same(meet: Callable[[list[list[Step]]], None]) -> None:
+    meeting = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None)
+    meeting(given(st.lists(st.lists(STEPS, min_size=1, max_size=5), min_size=1, max_size=3))(meet))()
+
+
+def test_hope_is_one_round_trip_and_in_vain_it_is_left_alone_for_a_while(make_store: Make) -> None:
+    store = make_store()
+    guard = session(store)
+    first, s = Stream("s").then(guard=guard)
+    assert commit(store, [Stream("warm").then()[0]], careful=False)[0] == [Landed()]
+    assert commit(store, [first, task("k")[0]], careful=False) == ([Landed()] * 2, 1)
+    assert commit(store, [s.then(guard=guard)[0]], careful=True) == ([Landed()], 2)
+    taken, stale = task("k")[0], s.then(guard=guard)[0]
+    outcomes, trips = commit(store, [taken, stale, Stream("t").then()[0]], careful=False)
+    assert [type(outcome) for outcome in outcomes] == [Exists, Stale, Landed]
+    assert trips >= 4, "the hope, its end, and the careful way"
+    before = store._writer.trips
+    assert store.commit([Stream("u").then()[0]]) == [Landed()]
+    assert store._writer.trips - before == 2, "each hope in vain writes into the server's log"
+
+
+def test_what_fails_after_its_last_statement_is_no_success(database: str) -> None:
+    """A statement that is a transaction by itself is committed once it has been answered, and that may fail."""
+    with psycopg.connect(database, autocommit=True) as raw:
+        raw.execute("CREATE TEMP TABLE late (n int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)")
+        pipe = Pipe(raw, {"put": statement("put", b"INSERT INTO late VALUES (%s)")}, prepared=True)
+        assert pipe.run([("put", (1,))])[0].changed == 1
+        for calls in ([("put", (1,))], [("put", (2,)), ("put", (1,))]):
+            with pytest.raises(errors.UniqueViolation):
+                pipe.run(calls)
+        assert raw.execute("SELECT n FROM late").fetchall() == [(1,)]
+
+
+def test_values_go_as_they_are_and_what_no_text_can_hold_is_refused(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as raw:
+        text = b"SELECT %(a)s::text, %(b)s::bigint, %(c)s::bytea, %(d)s::boolean, %(a)s::text"
+        pipe = Pipe(raw, {"all": statement("all", text)}, prepared=False)
+        values = {"a": "'\u20ac\\", "b": -(2**63), "c": b"\0x", "d": False}
+        assert pipe.run([("all", values), ("all", dict.fromkeys("abcd"))])[0].rows == [(*values.values(), values["a"])]
+        for wrong, error in (("a\0b", psycopg.DataError), (1.5, TypeError)):
+            with pytest.raises(error):
+                pipe.run([("all", {**values, "a": wrong})])
+        assert pipe.run([("all", values)])[0].tag == "SELECT 1"
