@@ -23,11 +23,8 @@ The state is not stored: it is read off the submissions, so no event can set it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from semel.machine import approvals, foreseen, generations, identity, reversal, watching
 from semel.machine import journal as j
-from semel.machine.changing import replace
 from semel.machine.commands import (
     RETURNED,
     Answer,
@@ -49,6 +46,7 @@ from semel.machine.commands import (
     Settle,
     Void,
 )
+from semel.machine.records import record, replace
 from semel.machine.words import times
 from semel.model import Code, EffectState, Json, Refusal
 
@@ -78,7 +76,7 @@ ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own datab
 PERSON = "person"  # how a not_found is settled that a person answered
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sent:
     """One submission on record. open: its outcome is not proved. lost: nobody waits for it any more.
 
@@ -115,7 +113,7 @@ class Sent:
         return bool(self.unfenced) and (self.ended or self.fenced) and not self.quiet
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evidence:
     """What came in when it could no longer decide anything by itself (R2)."""
 
@@ -126,7 +124,7 @@ class Evidence:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Effect:
     """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
 
@@ -232,7 +230,7 @@ class Effect:
         return self.sent[n - 1] if 0 < n <= len(self.sent) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """What the rest of the task says about the caller.
 
@@ -258,7 +256,7 @@ class Standing:
     ahead: tuple[j.Approved, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """What is to be appended; and, for a key that is already decided, the effect whose record is the answer."""
 

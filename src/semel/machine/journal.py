@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
 from semel.machine.events import *  # noqa: F403 - `journal` is where users find them
 from semel.machine.events import KINDS, Happened, Pruned
+from semel.machine.records import record
 from semel.model import Json
 
 GENESIS = bytes(32)  # the hash before the first row
@@ -24,7 +25,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 _escape = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One row of the journal. at: milliseconds since the Unix epoch. id: random, one for each change (R7)."""
 

@@ -23,7 +23,7 @@ Every end of an attempt makes its submitted effects ambiguous in the same change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from immutables import Map
@@ -31,7 +31,7 @@ from immutables import Map
 from semel.machine import approvals, foreseen, identity, limits, replays, retention
 from semel.machine import effects as e
 from semel.machine import journal as j
-from semel.machine.changing import replace
+from semel.machine.records import record, replace
 from semel.machine.task_commands import (
     Bind,
     Block,
@@ -68,7 +68,7 @@ EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     """One wait on record. seq: where it began. event "": a sleep. until: milliseconds; 0: without end. over: given up."""
 
@@ -78,7 +78,7 @@ class Waiting:
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """All that is on record of one task, folded from its stream. version: the seq of its last event."""
 
@@ -139,7 +139,7 @@ class Task:
         return self.delivery is Delivery.LEASED and token == self.token
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Key:
     """A tenant-scoped key, folded from its own stream (R8). token: its own counter, raised by each intent."""
 
