@@ -54,7 +54,7 @@ class _Random:
         try:
             return self._held.pop()
         except IndexError:
-            fresh = os.urandom(2048)
+            fresh = os.urandom(1 << 14)
             self._held = [fresh[n : n + 8] for n in range(8, len(fresh), 8)]
             return fresh[:8]
 

@@ -231,7 +231,9 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
 
 
 def _unknown(task: Task, shared: Mapping[str, Key]) -> list[str]:
-    joined = [key for key in sorted(task.joined) if key in shared] if shared else []
+    if not shared:
+        return sorted(task.unknown)
+    joined = (key for key in sorted(task.joined) if key in shared)
     return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]
 
 
