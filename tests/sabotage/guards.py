@@ -250,7 +250,6 @@ BY_TEST = (
           "age = max(facts.now_ms, facts.highest_ms) - effect.clean_since", "age = facts.now_ms - effect.clean_since", RECOVERY),
     Guard("the chain covers every column", "machine/journal.py", "str(token), str(at), id, body)", "str(at), id, body)", JOURNAL),
     Guard("the chain holds the row before", "machine/journal.py", "hasher = hashlib.sha256(previous)", "hasher = hashlib.sha256()", JOURNAL),
-    Guard("nobody changes a record", "machine/records.py", "frozen_default=True, ", "", ("tests/typing/test_typing_cases.py",)),
     Guard("RFC 8785: a huge integer has no canonical form", "machine/keys.py",
           "bool(-MAX_INTEGER <= value <= MAX_INTEGER)", "True", KEYS),
     Guard("RFC 8785: names are sorted by their UTF-16 form", "machine/keys.py",
