@@ -8,6 +8,7 @@ import string
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +53,24 @@ def typed(value: Any) -> str:
 def test_the_canonical_form_is_that_of_rfc_8785(value: Any, text: str) -> None:
     assert k.canonical(value) == text.encode()
     assert k.digest(value) == hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters()),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=3), inner) | st.tuples(inner, inner),
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANYTHING)
+def test_whatever_writes_it_the_canonical_form_is_to_the_byte_that_of_the_reference(value: Any) -> None:
+    try:
+        wanted = rfc8785.dumps(value)
+    except (rfc8785.CanonicalizationError, UnicodeError):
+        with pytest.raises(Misuse, match="not canonical JSON"):
+            k.canonical(value)
+    else:
+        assert k.canonical(value) == wanted
 
 
 @settings(max_examples=100, deadline=None)

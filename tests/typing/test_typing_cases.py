@@ -1,4 +1,4 @@
-"""Both checkers, strict: five kinds of users are accepted, and every mistake is reported where it is made."""
+"""Both checkers, strict: five kinds of users are accepted, and every mistake is reported where it is made, ours with records too."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing_lab
 from typing_lab import Errors
 
 RIGHT = ("users.py", "more.py", "rigs.py")
-WRONG = {"wrong.py": 15, "wrong_rigs.py": 10}
+WRONG = {"wrong.py": 15, "wrong_rigs.py": 10, "wrong_records.py": 7}
 # mypy widens P to (*Any, **Any) where two arguments disagree about it; at run time it is a Misuse
 MISSED = {("mypy", "wrong_rigs.py"): [1]}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import typing
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -13,9 +12,11 @@ from pydantic_core import PydanticSerializationError
 
 from semel.errors import Misuse
 from semel.machine import redaction
+from semel.machine.compact import compact
 from semel.model import Json, Submission
 
 SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
+LONGEST = 7  # bytes of JSON that one character of ASCII may take, and a share of the quotes
 _PLAIN = (str, int, bool)
 
 
@@ -92,16 +93,16 @@ def first_line(error: ValidationError) -> str:
     return f"{where}: {found['msg']}" if where else str(found["msg"])
 
 
-def check_size(data: Json, what: str) -> str:
-    """The JSON text of `data`. Raises `NotRecordable` when it is over the limit, or is no JSON (NaN)."""
+def check_size(data: Json, what: str) -> None:
+    """Raises `NotRecordable` when `data` as JSON is over the limit, or is no JSON (NaN)."""
+    if type(data) is str and len(data) < SIZE_LIMIT // LONGEST and data.isascii():
+        return
     try:
-        text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-        size = len(text.encode())
-    except (ValueError, TypeError, UnicodeEncodeError) as error:
+        size = len(compact(data).encode())
+    except (ValueError, TypeError, RecursionError) as error:
         raise NotRecordable(f"{what} is not JSON: {error}") from error
     if size > SIZE_LIMIT:
         raise NotRecordable(f"{what} is {size} bytes of JSON, over the limit of {SIZE_LIMIT}: record a reference to it instead")
-    return text
 
 
 class Parameters:
@@ -117,6 +118,7 @@ class Parameters:
         kept = [p.replace(annotation=hints[p.name]) for p in kept]
         self.signature = inspect.Signature(kept, return_annotation=hints.get("return", inspect.Signature.empty))
         self.values = {p.name: Value(hints[p.name], f"{what}: parameter {p.name!r}") for p in kept}
+        self._in_place = not any(p.kind is p.KEYWORD_ONLY for p in kept)
 
     def _check(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -128,18 +130,23 @@ class Parameters:
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The values by name, defaults included, each as its type. Raises `Misuse` that names the field."""
-        try:
-            bound = self.signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise Misuse(f"{self.what}: {error}; its parameters are {self.signature}") from None
-        bound.apply_defaults()
         values = {}
-        for name, value in bound.arguments.items():
+        for name, value in self._named(args, kwargs).items():
             try:
                 values[name] = self.values[name].validate(value)
             except ValidationError as error:
                 raise Misuse(f"{self.what}: {name} is not a {_name(self.values[name].annotation)}: {first_line(error)}") from None
         return values
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if self._in_place and not kwargs and len(args) == len(self.values):  # each in its place, and none is left to its default
+            return dict(zip(self.values, args, strict=True))
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Misuse(f"{self.what}: {error}; its parameters are {self.signature}") from None
+        bound.apply_defaults()
+        return bound.arguments
 
     def encode(self, values: Mapping[str, Any]) -> dict[str, Json]:
         """JSON data by name. Raises `Misuse` that names the field."""

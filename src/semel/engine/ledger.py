@@ -23,6 +23,7 @@ from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import journal as j
 from semel.machine import projection, tasks
+from semel.machine.records import record
 from semel.model import Code, Refusal
 from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stale, Store
 from semel.store.writer import Ticket, Writer
@@ -31,26 +32,31 @@ START = Head(0, j.GENESIS)
 T = TypeVar("T")
 log = logging.getLogger("semel")
 MAX_REDECIDED = 1000
+_ENDS = (tasks.Fail, tasks.Park, tasks.Block, tasks.Wait, tasks.Exceed, tasks.LoseLease)
 
 
 class _Random:
-    """Random bytes, read many at a time: a system call for each change would be felt."""
+    """Random bytes, read many at a time: a call that lets other threads run, for each change, would be felt."""
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Hold none: a fork must not use its parent's, nor wait for a lock that nobody holds any more."""
-        self._lock = threading.Lock()
-        self._pid, self._bytes = 0, b""
+        """Hold none: a fork must not use its parent's."""
+        self._held: list[bytes] = []
+        self._pid = 0
 
     def eight(self) -> bytes:
-        """Eight that nobody else gets, in a fork neither."""
-        with self._lock:
-            if not self._bytes or self._pid != os.getpid():
-                self._pid, self._bytes = os.getpid(), os.urandom(2048)
-            taken, self._bytes = self._bytes[:8], self._bytes[8:]
-            return taken
+        """Eight that nobody else gets, in a fork neither. Without a lock: what two threads pop is never the same."""
+        pid = os.getpid()
+        if pid != self._pid:
+            self._held, self._pid = [], pid
+        try:
+            return self._held.pop()
+        except IndexError:
+            fresh = os.urandom(1 << 14)
+            self._held = [fresh[n : n + 8] for n in range(8, len(fresh), 8)]
+            return fresh[:8]
 
 
 _random = _Random()
@@ -101,7 +107,7 @@ class Draft:
     head: Head
 
 
-@dataclass(slots=True)
+@record
 class Proposal:
     """A decision on its way: `ticket` is None if it changes nothing."""
 
@@ -207,6 +213,8 @@ class Ledger:
 
     def shared(self) -> dict[str, tasks.Key]:
         """The state of each joined key."""
+        if not self.keys:
+            return {}
         return {key: self.keys[key].state for key in self.state.joined if key in self.keys}
 
     def effect(self, key: str) -> e.Effect | None:
@@ -275,7 +283,7 @@ class Ledger:
         """R8: an intend, and a finish, hold only while the joined keys stand where they stood; so does a wait for a decision."""
         if isinstance(command, tasks.Block) and command.approval and command.key in self.keys:
             return ((self.tenant, command.key, self.keys[command.key].head.seq),)
-        if not isinstance(command, e.Intend | tasks.Finish):
+        if not self.keys or not isinstance(command, (e.Intend, tasks.Finish)):
             return ()
         return tuple(
             (self.tenant, key, stream.head.seq)
@@ -285,7 +293,7 @@ class Ledger:
 
     def _ended_shared(self, command: tasks.Command) -> dict[str, tuple[j.Happened, ...]]:
         """R2 for joined keys: the end of the attempt loses its submissions in the same change."""
-        if not isinstance(command, tasks.Fail | tasks.Park | tasks.Block | tasks.Wait | tasks.Exceed | tasks.LoseLease):
+        if not self.keys or not isinstance(command, _ENDS):
             return {}
         gone = command if isinstance(command, tasks.LoseLease) else None
         why = f"session fenced ({gone.proof})" if gone else "the attempt ended"
@@ -305,13 +313,13 @@ class Ledger:
         waited_for: bool,
         beside: Sequence[tuple[Ledger, tuple[j.Happened, ...]]] = (),
     ) -> Proposal:
-        changed = {key: told for key, told in more.items() if told}
+        changed = {key: told for key, told in more.items() if told} if more else more
         if not events and not changed:
             return Proposal(decision, None, self.generation)
         identity, at = change_id(), self.desk.clock.wall_ms()
         parts: list[Part] = []
         if events:
-            token = max([self.state.token, *(ev.token for ev in events if isinstance(ev, j.Claimed))])
+            token = max([self.state.token, *[ev.token for ev in events if isinstance(ev, j.Claimed)]])
             part, self.state, self.head = part_of_task(
                 self.tenant, self.state, self.head, events, actor=self.actor, token=token, at=at, id=identity
             )

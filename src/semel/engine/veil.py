@@ -107,6 +107,7 @@ class Veil:
 
     def __init__(self) -> None:
         self.passed: list[tuple[str, Json]] = []  # what the handler put on record, elsewhere too, or digested without a key
+        self.active = False  # whether there is anything to keep out
         self.clean: dict[str, object] = {}  # by key: the state of an effect in which none of the values so far is
         self._lock = threading.Lock()
         self._texts: set[str] = set()
@@ -114,11 +115,6 @@ class Veil:
         self._long: tuple[str, ...] = ()  # longest first: one may be in another
         self._short: re.Pattern[str] | None = None
         self._sought: dict[str, tuple[Ring, r.Place, Json, r.Mark]] = {}
-
-    @property
-    def active(self) -> bool:
-        """Whether there is anything to keep out."""
-        return self._seen or bool(self._sought)
 
     @property
     def _seen(self) -> bool:
@@ -140,6 +136,7 @@ class Veil:
             short = "|".join(re.escape(text) for text in longest_first if len(text) < ANYWHERE)
             self._short = re.compile(f"(?<!{_EDGE})(?:{short})(?!{_EDGE})") if short else None
             self.clean = {}
+            self.active = self.active or self._seen
 
     def seek(self, ring: Ring, tenant: str, name: str, args: Json) -> None:
         """From now on, what an earlier process redacted of this effect is kept out too: its markers tell it."""
@@ -148,6 +145,7 @@ class Veil:
             if mark is not None and ring.holds(mark.key_id):
                 with self._lock:
                     self._sought = {**self._sought, mark.digest: (ring, r.Place(tenant, name, field), data, mark)}
+                    self.active = True
 
     def text(self, said: str) -> str:
         """A text without the values."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from semel.machine.records import record
 from semel.model import Json
 
 RETURNED = "returned"
 Names = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Observed:
     """What an effect's `identity=` function saw just before. identity: names and values; None: it saw nothing. why: why not."""
 
@@ -21,7 +20,7 @@ class Observed:
 PENDING = Observed()  # it is looked at when the machine says that all else permits the call to be sent
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Doubt:
     """The store went back and began `epoch`; whatever was sent after `since` (milliseconds) it may have forgotten (R20).
 
@@ -33,7 +32,7 @@ class Doubt:
     unfenced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Intend:
     """Open a submission of a key. said: the wording that this attempt has already used for it, if any (R9).
 
@@ -67,7 +66,7 @@ class Intend:
     observed: Observed | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confirm:
     key: str
     n: int
@@ -78,7 +77,7 @@ class Confirm:
     sender: tuple[str, int] | None = None  # the task and attempt whose submission it is: two rivals may mean one token (R8)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Disprove:
     key: str
     n: int
@@ -89,7 +88,7 @@ class Disprove:
     sender: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lose:
     key: str
     n: int
@@ -99,7 +98,7 @@ class Lose:
     sender: tuple[str, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MarkUnfenced:
     key: str
     n: int
@@ -107,7 +106,7 @@ class MarkUnfenced:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoteSenderGone:
     """The engine read that `session` is fenced; dead: with proof of its process's death."""
 
@@ -116,7 +115,7 @@ class NoteSenderGone:
     dead: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Settle:
     """A verdict by evidence or lookup. waited_ms: how long the asking process has known every sender to be quiet.
 
@@ -138,7 +137,7 @@ class Settle:
     settled: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NoteWatched:
     """The engine has watched settle pass, with every sender quiet (R4). waited_ms: as in `Settle`. seen: submissions so far."""
 
@@ -148,7 +147,7 @@ class NoteWatched:
     settle_ms: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answer:
     """A person's verdict. seen: the version of the effect that they looked at (R21)."""
 
@@ -161,7 +160,7 @@ class Answer:
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Approve:
     """A person lets the recorded call be sent (R21). seen: the version that they looked at. at: now, in milliseconds.
 
@@ -180,7 +179,7 @@ class Approve:
     ahead: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Deny:
     """A person says that the call is not to be sent, or takes back an approval that was not used. ahead: as in `Approve`."""
 
@@ -191,7 +190,7 @@ class Deny:
     ahead: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renew:
     """A person opens the next generation of an effect that is provably clean (R9). seen: the version that they looked at."""
 
@@ -201,7 +200,7 @@ class Renew:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reverse:
     """A person takes back the last verdict of a person. seen: the version that they looked at. at: now, in milliseconds."""
 
@@ -212,7 +211,7 @@ class Reverse:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Credit:
     """Reconciliation reads late evidence first: believe what came in late about submission `n`, of that submission (R1)."""
 
@@ -221,7 +220,7 @@ class Credit:
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Void:
     """Rule out submission `n` of an `Atomic` effect: its confirm is not on record, and from now on cannot be (R7).
 

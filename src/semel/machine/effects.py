@@ -23,11 +23,10 @@ The state is not stored: it is read off the submissions, so no event can set it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 from semel.machine import approvals, foreseen, generations, identity, reversal, watching
 from semel.machine import journal as j
-from semel.machine.changing import replace
 from semel.machine.commands import (
     RETURNED,
     Answer,
@@ -49,6 +48,7 @@ from semel.machine.commands import (
     Settle,
     Void,
 )
+from semel.machine.records import record, replace
 from semel.machine.words import times
 from semel.model import Code, EffectState, Json, Refusal
 
@@ -76,9 +76,12 @@ EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, ep
 NOT_DONE, RAISED = "not_done", "raised"
 ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own database
 PERSON = "person"  # how a not_found is settled that a person answered
+_BEGIN = (j.Intended, j.Assumed)
+_OUTCOMES = (Confirm, Disprove, Lose)
+_DECISIONS = (Approve, Deny)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Sent:
     """One submission on record. open: its outcome is not proved. lost: nobody waits for it any more.
 
@@ -115,7 +118,7 @@ class Sent:
         return bool(self.unfenced) and (self.ended or self.fenced) and not self.quiet
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Evidence:
     """What came in when it could no longer decide anything by itself (R2)."""
 
@@ -126,7 +129,7 @@ class Evidence:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Effect:
     """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
 
@@ -185,17 +188,20 @@ class Effect:
     @property
     def open(self) -> tuple[Sent, ...]:
         """The submissions whose outcome is not proved."""
-        return tuple(s for s in self.sent if s.open)
+        return tuple([s for s in self.sent if s.open])
 
     @property
     def state(self) -> EffectState:
         """The state, read off the submissions."""
         if self.confirmed:
             return EffectState.CONFIRMED
-        waiting = self.open
-        if not waiting:
-            return EffectState.NOT_ATTEMPTED
-        return EffectState.AMBIGUOUS if all(s.lost for s in waiting) else EffectState.SUBMITTED
+        state = EffectState.NOT_ATTEMPTED
+        for s in self.sent:
+            if s.open and not s.lost:
+                return EffectState.SUBMITTED
+            if s.open:
+                state = EffectState.AMBIGUOUS
+        return state
 
     @property
     def unknown(self) -> bool:
@@ -232,7 +238,7 @@ class Effect:
         return self.sent[n - 1] if 0 < n <= len(self.sent) else None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """What the rest of the task says about the caller.
 
@@ -258,7 +264,7 @@ class Standing:
     ahead: tuple[j.Approved, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decision:
     """What is to be appended; and, for a key that is already decided, the effect whose record is the answer."""
 
@@ -277,14 +283,14 @@ def decide(effect: Effect | None, command: EffectCommand, standing: Standing) ->
     """What `command` does to `effect`: events to append, or a named no. Pure."""
     if isinstance(command, Intend):
         return _intend(effect, command, standing)
-    if isinstance(command, Approve | Deny) and command.ahead:
+    if isinstance(command, _DECISIONS) and command.ahead:
         ahead = foreseen.decided(effect, command, standing.ahead)
-        if not isinstance(ahead, Approve | Deny):
+        if not isinstance(ahead, _DECISIONS):
             return ahead if isinstance(ahead, Refusal) else Decision((ahead,))
         command = ahead
     if effect is None:
         return _no(Code.STALE_VIEW, f"no effect {command.key} is on record")
-    if isinstance(command, Confirm | Disprove | Lose):
+    if isinstance(command, _OUTCOMES):
         return _outcome(effect, command, standing)
     if isinstance(command, MarkUnfenced):
         sub = effect.submission(command.n)
@@ -576,21 +582,16 @@ def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
 
 def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect | None:
     """The effect after `event`, which stands at `seq` of its stream and was written at `at` (milliseconds)."""
-    if isinstance(event, j.Intended | j.Assumed):
+    if isinstance(event, _BEGIN):
         return _apply_intended(effect, event, seq, at)
     if isinstance(event, j.Asked):
         return _apply_asked(effect, event, seq, at)
     if effect is None:
         return None  # a call that was declined before anything was on record
-    effect = replace(effect, version=seq)
-    effect = replace(effect, word=reversal.word_of(effect, event))
+    effect = replace(effect, version=seq, word=reversal.word_of(effect, event, seq))
     if isinstance(event, j.Confirmed):
-        return _sub(
-            replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict=""),
-            event.n,
-            close_all=True,
-            ended=event.how == RETURNED,
-        )
+        sent = _changed(effect.sent, event.n, close_all=True, ended=event.how == RETURNED)
+        return replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict="", sent=sent)
     if isinstance(event, j.Disproved):
         effect = _sub(effect, event.n, open=False, ended=True)
         if event.final and effect.open:  # the provider's definite no to sending it again: only of that try, but no more tries
@@ -687,8 +688,13 @@ def _apply_found(effect: Effect, e: j.Found, at: int) -> Effect:
     return replace(effect, unavailable=effect.unavailable + 1, unavailable_since=effect.unavailable_since or at)
 
 
-def _sub(
-    effect: Effect,
+def _sub(effect: Effect, n: int, **facts: Any) -> Effect:
+    """The effect with submission `n` changed."""
+    return replace(effect, sent=_changed(effect.sent, n, **facts))
+
+
+def _changed(
+    sent: tuple[Sent, ...],
     n: int,
     *,
     close_all: bool = False,
@@ -698,21 +704,21 @@ def _sub(
     fenced: bool = False,
     dead: bool = False,
     unfenced: str = "",
-) -> Effect:
-    """The effect with submission `n` changed: facts are only ever added, and a closed submission is never opened."""
+) -> tuple[Sent, ...]:
+    """The submissions with `n` changed: facts are only ever added, and a closed submission is never opened."""
     subs = []
-    for s in effect.sent:
-        if close_all and s.open:
-            s = replace(s, open=False)
+    for s in sent:
         if s.n == n:
             s = replace(
                 s,
-                open=s.open and open is not False,
+                open=s.open and open is not False and not close_all,
                 lost=s.lost or lost,
                 ended=s.ended or ended,
                 fenced=s.fenced or fenced,
                 dead=s.dead or dead,
                 unfenced=unfenced or s.unfenced,
             )
+        elif close_all and s.open:
+            s = replace(s, open=False)
         subs.append(s)
-    return replace(effect, sent=tuple(subs))
+    return tuple(subs)

@@ -5,9 +5,9 @@ Events of effects stand in their task's stream; those of tenant-scoped keys in a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from semel.machine.records import record
 from semel.model import Json
 
 __all__ = [
@@ -66,7 +66,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Happened:
     """The root of all events."""
 
@@ -76,7 +76,7 @@ class Happened:
 # --- of tasks -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Enqueued(Happened):
     kind: ClassVar[str] = "enqueued"
     task: str
@@ -90,7 +90,7 @@ class Enqueued(Happened):
     doubt: bool = False  # accepted while the window of that epoch was open (R20)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claimed(Happened):
     kind: ClassVar[str] = "claimed"
     attempt: int
@@ -104,7 +104,7 @@ class Claimed(Happened):
     max_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Stepped(Happened):
     kind: ClassVar[str] = "stepped"
     key: str
@@ -112,7 +112,7 @@ class Stepped(Happened):
     result: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spent(Happened):
     """What the code of an attempt says that it has spent, when it ran and whoever owns the task now. usd: exact decimal text."""
 
@@ -122,7 +122,7 @@ class Spent(Happened):
     tokens: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Joined(Happened):
     """The task depends on a tenant-scoped key, which has a stream of its own."""
 
@@ -132,7 +132,7 @@ class Joined(Happened):
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspended(Happened):
     """This attempt may start nothing more, whatever its code does with the exception (R11)."""
 
@@ -141,7 +141,7 @@ class Suspended(Happened):
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parked(Happened):
     """The attempt ended unfinished, without fault: given back."""
 
@@ -152,14 +152,14 @@ class Parked(Happened):
     ran: int = 0  # for how long the attempt held the task, milliseconds; so of the other ends
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finished(Happened):
     kind: ClassVar[str] = "finished"
     result: Json = None
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed(Happened):
     kind: ClassVar[str] = "failed"
     error: str
@@ -167,7 +167,7 @@ class Failed(Happened):
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeaseLost(Happened):
     kind: ClassVar[str] = "lease_lost"
     session: str
@@ -175,7 +175,7 @@ class LeaseLost(Happened):
     due: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Blocked(Happened):
     kind: ClassVar[str] = "blocked"
     why: str
@@ -183,14 +183,14 @@ class Blocked(Happened):
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unblocked(Happened):
     kind: ClassVar[str] = "unblocked"
     why: str = ""
     due: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ending(Happened):
     """The task must end so, as soon as nothing of it is unknown: a reconcile-only attempt comes first."""
 
@@ -200,20 +200,20 @@ class Ending(Happened):
     due: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cancelled(Happened):
     kind: ClassVar[str] = "cancelled"
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DeadLettered(Happened):
     kind: ClassVar[str] = "dead_lettered"
     why: str = ""
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replayed(Happened):
     """at_most: by effect name, how many keys that are not on record by now may be sent after it; None: no such limit.
 
@@ -228,7 +228,7 @@ class Replayed(Happened):
     batch: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Purged(Happened):
     """Nobody will look after this dead letter any more. Its record stays, and so do its keys."""
 
@@ -236,7 +236,7 @@ class Purged(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waits(Happened):
     """A wait begins, for `event` ("": only for time to pass). until: milliseconds since the Unix epoch; 0: without end."""
 
@@ -246,7 +246,7 @@ class Waits(Happened):
     until: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GaveUp(Happened):
     """What a wait was for did not come in time."""
 
@@ -254,7 +254,7 @@ class GaveUp(Happened):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signalled(Happened):
     """Somebody outside says that `event` has happened. The first of a name counts; there is no second."""
 
@@ -263,7 +263,7 @@ class Signalled(Happened):
     payload: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bound(Happened):
     """As whom, and where, the task acts: names and values, added to those before. by: the person who gave them other values.
     watched: the effects that the code which binds them declares with identity=; none is sent without it any more (R22)."""
@@ -274,7 +274,7 @@ class Bound(Happened):
     watched: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mismatched(Happened):
     """Something else was observed than what is bound, or (None) nothing: this attempt may start nothing more."""
 
@@ -288,14 +288,14 @@ class Mismatched(Happened):
 # --- of effects -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OfEffect(Happened):
     """The root of the events of one effect."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Intended(OfEffect):
     """A submission is opened. args: recorded with the first one, and whenever a clean effect is called in other words."""
 
@@ -318,7 +318,7 @@ class Intended(OfEffect):
     observed: Json = None  # the identity, if the effect observes it
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Assumed(OfEffect):
     """A submission that a store which went back may have forgotten (R20): taken for one that was sent and lost.
 
@@ -341,7 +341,7 @@ class Assumed(OfEffect):
     unfenced: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Confirmed(OfEffect):
     kind: ClassVar[str] = "confirmed"
     n: int
@@ -350,7 +350,7 @@ class Confirmed(OfEffect):
     how: str = "returned"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Disproved(OfEffect):
     kind: ClassVar[str] = "disproved"
     n: int
@@ -359,7 +359,7 @@ class Disproved(OfEffect):
     detail: Json = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Lost(OfEffect):
     kind: ClassVar[str] = "lost"
     n: int
@@ -369,7 +369,7 @@ class Lost(OfEffect):
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Late(OfEffect):
     """An outcome from a token that is no longer current, or of a closed submission: evidence, never an overwrite (R2)."""
 
@@ -380,7 +380,7 @@ class Late(OfEffect):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unfenced(OfEffect):
     """Nothing can stop what this submission started (a child, a fork): its not_found needs a person's word (R4)."""
 
@@ -389,7 +389,7 @@ class Unfenced(OfEffect):
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SenderGone(OfEffect):
     """The session that sent an open submission is fenced; `dead`: its process is proved to be gone."""
 
@@ -398,7 +398,7 @@ class SenderGone(OfEffect):
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Found(OfEffect):
     """A verdict on an unknown effect, and where it comes from: evidence, a lookup, a person."""
 
@@ -411,7 +411,7 @@ class Found(OfEffect):
     observed: Json = None  # as whom a lookup asked
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Answered(OfEffect):
     """A person says not_found: believed if it stands after a `Watched` (R4). stopped: they say the process has stopped."""
 
@@ -420,7 +420,7 @@ class Answered(OfEffect):
     stopped: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Watched(OfEffect):
     """Settle is over, and no sender can act any more: what is found or answered from here on counts (R4).
 
@@ -432,7 +432,7 @@ class Watched(OfEffect):
     through: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Asked(OfEffect):
     """The call is on record, and is sent only when so many people have approved it (R21).
 
@@ -455,7 +455,7 @@ class Asked(OfEffect):
     now: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Approved(OfEffect):
     """A person lets the recorded call be sent. digest: of all its arguments. args: what is sent instead, if they edited it.
 
@@ -474,7 +474,7 @@ class Approved(OfEffect):
     early: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Denied(OfEffect):
     """A person says that the call is not to be sent; approvals that were given are void."""
 
@@ -483,7 +483,7 @@ class Denied(OfEffect):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reversed(OfEffect):
     """A person takes back the verdict of a person, which stands at `seq` of this stream and stays there.
 
@@ -498,7 +498,7 @@ class Reversed(OfEffect):
     reopens: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Renewed(OfEffect):
     """A person opens the next generation of a provably clean effect: its next call has a key of its own (R9)."""
 
@@ -508,7 +508,7 @@ class Renewed(OfEffect):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Drifted(OfEffect):
     """The same intent in other words: what was recorded was given (R9), or, approved by a person, was sent (R21)."""
 
@@ -518,7 +518,7 @@ class Drifted(OfEffect):
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Declined(OfEffect):
     """A call that the machine refused and that the agent was told of."""
 
@@ -532,7 +532,7 @@ class Declined(OfEffect):
 # --- of the store itself --------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EpochBegan(Happened):
     """The store went back (R20). before: the epoch until now. since: the highest time that it still holds, milliseconds."""
 
@@ -544,7 +544,7 @@ class EpochBegan(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class EpochWatched(Happened):
     """The largest permitted TTL has been watched since it began: no session of before can act any more."""
 
@@ -552,7 +552,7 @@ class EpochWatched(Happened):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WindowClosed(Happened):
     """A person says: what the store has forgotten has been enqueued again; a task that comes from now on is new."""
 
@@ -561,7 +561,7 @@ class WindowClosed(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DoubtLifted(Happened):
     """A person says: nothing that the store has forgotten is still to be looked for."""
 
@@ -570,7 +570,7 @@ class DoubtLifted(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Paused(Happened):
     """A person tells workers to claim nothing of it. what: all, queue, kind."""
 
@@ -580,7 +580,7 @@ class Paused(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Resumed(Happened):
     """A person lets workers claim it again."""
 
@@ -590,7 +590,7 @@ class Resumed(Happened):
     why: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Declared(Happened):
     """The code of a worker that starts, if it differs from that of the last one (R22). kinds, effects: by name, what identifies
     them. accepted: a person lets it go on with what does not fit it."""
@@ -603,14 +603,14 @@ class Declared(Happened):
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Void(Happened):
     """Takes a seq whose change must never land (R7)."""
 
     kind: ClassVar[str] = "void"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pruned(Happened):
     """The rows before this one were exported and taken away, by whom the row names; this is what is remembered (R22).
 

@@ -6,7 +6,6 @@ they do not, and people are asked as usual. Either way they are over: an approva
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from immutables import Map
@@ -14,6 +13,7 @@ from immutables import Map
 from semel.machine import events as j
 from semel.machine.approvals import same_person
 from semel.machine.commands import Approve, Deny, Intend
+from semel.machine.records import replace
 from semel.model import Code, Refusal
 
 if TYPE_CHECKING:

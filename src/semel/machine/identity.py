@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def names(identity: Mapping[str, str]) -> Names:
     """An identity as pairs, in order of the names."""
-    return tuple(sorted(identity.items()))
+    return tuple(sorted(identity.items())) if identity else ()
 
 
 def words(identity: Names) -> str:
@@ -75,7 +75,7 @@ def refused(c: Intend | Settle, effect: Effect | None, bound: Names) -> Refusal 
 
 def pending(c: Intend) -> Refusal | None:
     """All else permits it to be sent: it is time to look as whom."""
-    if c.observed != PENDING:
+    if c.observed is None or c.observed != PENDING:
         return None
     return Refusal(Code.IDENTITY_MISMATCH, f"the identity for {c.name} is to be observed first")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, field, fields
 from typing import Any
 
+from semel.machine.compact import compact, encoder
 from semel.machine.events import *  # noqa: F403 - `journal` is where users find them
 from semel.machine.events import KINDS, Happened, Pruned
+from semel.machine.records import record
 from semel.model import Json
 
 GENESIS = bytes(32)  # the hash before the first row
@@ -20,11 +22,10 @@ _FIELDS = {
     kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
 }
 _TUPLES = {"recovery", "intent", "reopens", "watched"}
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
-_escape = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+_escape = encoder(ascii_only=True)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Row:
     """One row of the journal. at: milliseconds since the Unix epoch. id: random, one for each change (R7)."""
 
@@ -46,9 +47,11 @@ def body_of(event: Happened) -> str:
     kept: dict[str, Any] = {}
     for name, default in _FIELDS[event.kind]:
         value = getattr(event, name)
+        if value is default:
+            continue
         if value != default or default is MISSING or type(value) is not type(default):
             kept[name] = value
-    text = _encode(kept)
+    text = compact(kept)
     try:
         text.encode()
     except UnicodeEncodeError:  # half a character, of an error that names a file, say: an outcome must be recorded all the same

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from typing import cast
+from typing import Any, cast
 
 import rfc8785
 
 from semel.errors import Misuse
+from semel.machine.compact import encoder
 from semel.model import Json
 
 DIGESTED = "int_"
 MAX_INTEGER = 2**53 - 1  # RFC 8785 (I-JSON): beyond it, readers disagree about the number
+_in_order = encoder(in_order=True)
 
 
 def canonical(value: Json) -> bytes:
     """The RFC 8785 form of `value`. Raises `Misuse` for what is not JSON: NaN, integers beyond 2^53 - 1, lone surrogates."""
     try:
-        return rfc8785.dumps(value)
+        return _in_order(value).encode() if _ordinary(value) else rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError) as error:
         raise Misuse(f"not canonical JSON: {error}; pass large integers and exact decimals as strings") from error
+
+
+def _ordinary(value: Any) -> bool:
+    """Whether Python's encoder writes it as RFC 8785 does: no float, no huge integer, no name that would be sorted otherwise."""
+    kind = type(value)
+    if kind is str or kind is bool or value is None:
+        return True
+    if kind is int:
+        return bool(-MAX_INTEGER <= value <= MAX_INTEGER)
+    if kind is list:
+        return all(map(_ordinary, value))
+    if kind is dict:
+        return all(map(_is_ascii, value)) and all(map(_ordinary, value.values()))
+    return False
+
+
+def _is_ascii(name: Any) -> bool:
+    return type(name) is str and name.isascii()
 
 
 def digest(value: Json) -> str:

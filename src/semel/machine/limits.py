@@ -7,11 +7,11 @@ counted where they are intended: acts are never forgotten, and these are.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
 from typing import Any
 
 from semel.machine import events as j
+from semel.machine.records import record, replace
 from semel.model import Limits, exact_usd
 
 # An amount has 15 digits before the point and 18 behind it at most: so 10^20 of them are summed without rounding.
@@ -19,7 +19,7 @@ EXACT = Context(prec=60, traps=[Inexact, InvalidOperation, Overflow])
 ZERO = Decimal(0)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Budget:
     """What one task may use up. usd: exact decimal text; "": no limit. ms: of running."""
 
@@ -28,7 +28,7 @@ class Budget:
     ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Used:
     """What limits count: since the last replay. old_...: before it, which stays on record.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from semel.machine.effects import Effect
 from semel.machine.tasks import Key, Task
@@ -86,6 +86,7 @@ class Tables(NamedTuple):
     unknown: tuple[UnknownRow, ...] = ()
 
 
+T = TypeVar("T")
 WHY_LENGTH = 300
 
 
@@ -108,7 +109,7 @@ def task_row(tenant: str, t: Task) -> TaskRow:
         t.crashes,
         len(t.unknown),
         t.version,
-        t.why[:WHY_LENGTH].encode(errors="replace").decode(),  # half a character, of an error, has no place in a table
+        t.why and t.why[:WHY_LENGTH].encode(errors="replace").decode(),  # half a character, of an error, has no place in a table
     )
 
 
@@ -138,27 +139,26 @@ def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
 
 def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) -> Tables:
     """What has to be written when a task moves from `before` to `after`; `keys`: the effects that were touched."""
-    ready_before = ready_row(tenant, before) if before else None
-    ready_after = ready_row(tenant, after)
-    held_before = inflight_row(tenant, before) if before else None
-    held_after = inflight_row(tenant, after)
     pairs = [(before.effects.get(key) if before else None, after.effects.get(key)) for key in dict.fromkeys(keys)]
-    return Tables(
-        task=task_row(tenant, after),
-        ready_gone=ready_before if ready_before != ready_after else None,
-        ready=ready_after if ready_before != ready_after else None,
-        inflight_gone=held_before if held_before != held_after else None,
-        inflight=held_after if held_before != held_after else None,
-        **_of_effects(tenant, after.id, pairs),  # type: ignore[arg-type]
-    )
+    ready_gone, ready = _moved(ready_row(tenant, before) if before else None, ready_row(tenant, after))
+    held_gone, held = _moved(inflight_row(tenant, before) if before else None, inflight_row(tenant, after))
+    return Tables(task_row(tenant, after), ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
+
+
+def _moved(was: T | None, now: T | None) -> tuple[T | None, T | None]:
+    """A pointer to be deleted, and one to be inserted."""
+    return (None, None) if was == now else (was, now)
 
 
 def of_key(tenant: str, stream: str, before: Key, after: Key) -> Tables:
     """The same for a tenant-scoped key."""
-    return Tables(**_of_effects(tenant, stream, [(before.effect, after.effect)]))  # type: ignore[arg-type]
+    return Tables(None, None, None, None, None, *_of_effects(tenant, stream, [(before.effect, after.effect)]))
 
 
-def _of_effects(tenant: str, stream: str, pairs: list[tuple[Effect | None, Effect | None]]) -> dict[str, object]:
+def _of_effects(
+    tenant: str, stream: str, pairs: list[tuple[Effect | None, Effect | None]]
+) -> tuple[tuple[EffectRow, ...], tuple[tuple[str, str], ...], tuple[UnknownRow, ...]]:
+    """The rows of effects, and the pointers to be deleted and to be inserted."""
     effects, gone, unknown = [], [], []
     for old, new in pairs:
         if new is None:
@@ -170,4 +170,4 @@ def _of_effects(tenant: str, stream: str, pairs: list[tuple[Effect | None, Effec
                 gone.append((tenant, new.key))
             if now:
                 unknown.append(now)
-    return {"effects": tuple(effects), "unknown_gone": tuple(gone), "unknown": tuple(unknown)}
+    return tuple(effects), tuple(gone), tuple(unknown)

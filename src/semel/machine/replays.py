@@ -6,13 +6,13 @@ are on record happen at most once whatever is replayed, so with that promise not
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from immutables import Map
 
 from semel.machine import events as j
 from semel.machine import identity
+from semel.machine.records import replace
 from semel.machine.task_commands import Purge, Replay
 from semel.machine.words import times
 from semel.model import Code, Delivery, Refusal

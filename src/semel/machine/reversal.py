@@ -7,11 +7,11 @@ done as a new effect.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from semel.machine import journal as j
 from semel.machine.commands import Reverse
+from semel.machine.records import record, replace
 from semel.model import Code, EffectState, Refusal
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 PERSON = "person"  # how a verdict was found, or the first part of it: person:alice
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Word:
     """A person's verdict that can be taken back, and what it put an end to.
 
@@ -35,16 +35,16 @@ class Word:
     conflict: str = ""
 
 
-def word_of(effect: Effect, event: j.OfEffect) -> Word | None:
-    """The verdict that can be taken back after `event`. effect: as it is before, but for its version, which is the event's."""
+def word_of(effect: Effect, event: j.OfEffect, seq: int) -> Word | None:
+    """The verdict that can be taken back after `event`, which stands at `seq`. effect: as it was before."""
     if isinstance(event, j.Answered):
-        return Word(effect.version, "not_found", len(effect.sent), (), effect.lost_at, effect.conflict)
+        return Word(seq, "not_found", len(effect.sent), (), effect.lost_at, effect.conflict)
     if isinstance(event, j.Found) and event.how.partition(":")[0] == PERSON and event.verdict in ("confirmed", "not_found"):
         closed = tuple(s.n for s in effect.open)
         word = effect.word
         if event.verdict == "not_found" and word is not None:  # they said so before; now it is believed
             return replace(word, closed=closed)
-        return Word(effect.version, event.verdict, len(effect.sent), closed, effect.lost_at, effect.conflict)
+        return Word(seq, event.verdict, len(effect.sent), closed, effect.lost_at, effect.conflict)
     if isinstance(event, j.Confirmed) or (isinstance(event, j.Found) and event.verdict != "unavailable"):
         return None  # the provider's, or a person's who says less
     if isinstance(event, j.Approved | j.Denied):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from semel.machine.commands import Names
 from semel.machine.limits import UNLIMITED, Budget
+from semel.machine.records import record
 from semel.model import Json
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Claim:
     """direct: by its id, in the caller's own process, which may enter a task again that ended cleanly. epoch: the store's."""
 
@@ -23,7 +22,7 @@ class Claim:
     budget: Budget = UNLIMITED
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finish:
     """ran: for how long the attempt held the task, in milliseconds; so in the other ends of an attempt."""
 
@@ -32,7 +31,7 @@ class Finish:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Fail:
     """jitter: 0 to 1, from the caller, since the machine knows no chance. fatal: no further attempt can do better."""
 
@@ -44,7 +43,7 @@ class Fail:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Park:
     token: int
     why: str
@@ -52,14 +51,14 @@ class Park:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Suspend:
     token: int
     why: str
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Block:
     token: int
     why: str
@@ -68,7 +67,7 @@ class Block:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Spend:
     """What the attempt's code has spent. usd: exact decimal text. An older token says so too: it was spent all the same."""
 
@@ -78,7 +77,7 @@ class Spend:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Exceed:
     """The attempt ends because a limit of its task is exceeded; so does the task."""
 
@@ -87,20 +86,20 @@ class Exceed:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unblock:
     why: str
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Conclude:
     """The end that was put off until nothing is unknown."""
 
     token: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoseLease:
     """proof: "watched" (its beat stood still for a TTL), "dead" (its process is gone), "left" (it said so itself)."""
 
@@ -109,7 +108,7 @@ class LoseLease:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Step:
     token: int
     key: str
@@ -117,7 +116,7 @@ class Step:
     result: Json
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Join:
     """The task depends on a tenant-scoped key that another task has in hand."""
 
@@ -127,7 +126,7 @@ class Join:
     generation: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Decline:
     token: int
     key: str
@@ -136,13 +135,13 @@ class Decline:
     args: Json
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cancel:
     why: str
     at: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Replay:
     """at_most: by effect name, how many keys that are not on record may be sent after it; None: no such limit.
 
@@ -163,7 +162,7 @@ class Replay:
     by: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Purge:
     """A person gives up a dead letter for good. seen: as in `Replay`."""
 
@@ -171,7 +170,7 @@ class Purge:
     seen: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Bind:
     """The task acts as this from now on, and in each later attempt. watched: effects that the code declares with identity=."""
 
@@ -180,7 +179,7 @@ class Bind:
     watched: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Mismatch:
     """Not as what is bound: for effect `name` (`key`) something else was observed, or nothing (None)."""
 
@@ -191,7 +190,7 @@ class Mismatch:
     observed: Names | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Wait:
     """The attempt ends, and the task goes on at `until` (milliseconds; 0: never by itself) or when `event` is signalled.
 
@@ -206,7 +205,7 @@ class Wait:
     ran: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class GiveUp:
     """What was waited for did not come in time: on record, so that a replay takes the same way."""
 
@@ -216,7 +215,7 @@ class GiveUp:
     until: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Prune:
     """Take away the rows so far, which are exported: so many, the last with this hash. dead: even of a dead letter (R22)."""
 
@@ -226,7 +225,7 @@ class Prune:
     dead: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Signal:
     """`event` has happened, says somebody outside. Only the first of a name counts."""
 

@@ -23,7 +23,7 @@ Every end of an attempt makes its submitted effects ambiguous in the same change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from immutables import Map
@@ -31,7 +31,7 @@ from immutables import Map
 from semel.machine import approvals, foreseen, identity, limits, replays, retention
 from semel.machine import effects as e
 from semel.machine import journal as j
-from semel.machine.changing import replace
+from semel.machine.records import record, replace
 from semel.machine.task_commands import (
     Bind,
     Block,
@@ -68,7 +68,7 @@ EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Waiting:
     """One wait on record. seq: where it began. event "": a sleep. until: milliseconds; 0: without end. over: given up."""
 
@@ -78,7 +78,7 @@ class Waiting:
     over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Task:
     """All that is on record of one task, folded from its stream. version: the seq of its last event."""
 
@@ -139,7 +139,7 @@ class Task:
         return self.delivery is Delivery.LEASED and token == self.token
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Key:
     """A tenant-scoped key, folded from its own stream (R8). token: its own counter, raised by each intent."""
 
@@ -165,6 +165,7 @@ TaskCommand = (
 )  # fmt: skip
 Command = TaskCommand | e.EffectCommand
 
+_DECISIONS = (e.Approve, e.Deny)
 _OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed, Bind, Mismatch)
 
 
@@ -182,13 +183,14 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
     """
     shared = shared or {}
     if isinstance(command, e.EffectCommand):
-        if isinstance(command, e.Approve | e.Deny) and (task.execution is Execution.CANCELLED or task.ending == "cancelled"):
+        if isinstance(command, _DECISIONS) and (task.execution is Execution.CANCELLED or task.ending == "cancelled"):
             return _no(Code.CANCELLED, "its task was cancelled: nothing waits for a decision")
         effect = task.effects.get(command.key)
         decided = e.decide(effect, command, standing(task, command, shared))
         if isinstance(decided, Refusal):
             return decided
-        return replace(decided, events=(*decided.events, *goes_on(task, command, effect, decided)))
+        more = goes_on(task, command, effect, decided)
+        return replace(decided, events=(*decided.events, *more)) if more else decided
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
     return _DECIDE[type(command)](task, command, shared)
@@ -201,7 +203,7 @@ def goes_on(task: Task, command: e.EffectCommand, effect: e.Effect | None, decid
         return (j.Unblocked(f"a verdict was taken back by {command.by}", command.at),) if idle else ()
     if isinstance(command, e.Answer) and command.verdict in ("confirmed", "not_found"):
         why = command.verdict
-    elif isinstance(command, e.Approve | e.Deny):
+    elif isinstance(command, _DECISIONS):
         if effect is None or not approvals.suffices(effect, decided.events[0]):
             return ()
         why = "approved" if isinstance(command, e.Approve) else "denied"
@@ -218,10 +220,10 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
     ahead = task.ahead.get(command.key, ())
     if not isinstance(command, e.Intend):
         return e.Standing(current=task.owned(token), bound=identity.names(task.bound), ahead=ahead)
-    others = (key for key in _unknown(task, shared) if key != command.key)
+    others = [key for key in _unknown(task, shared) if key != command.key]
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
-        unknown="" if command.again else next(others, ""),  # one unknown must not bar the way out of another
+        unknown=others[0] if others and not command.again else "",  # one unknown must not bar the way out of another
         used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
         cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=identity.names(task.bound),
         beyond=replays.beyond(task, command.key, command.name, command.generation), ahead=ahead,
@@ -229,6 +231,8 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
 
 
 def _unknown(task: Task, shared: Mapping[str, Key]) -> list[str]:
+    if not shared:
+        return sorted(task.unknown)
     joined = (key for key in sorted(task.joined) if key in shared)
     return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]
 
@@ -515,12 +519,12 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, seen: int, at: int) -
         if event.key in task.ahead:
             task = replace(task, ahead=task.ahead.delete(event.key))
     key = {event.key}
-    in_flight = any(not s.lost for s in after.open)
+    lost = [s.lost for s in after.sent if s.open]
     waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
     return replace(
         task, version=seq, seen=seen, execution=Execution.UNKNOWN if waits else task.execution, names=names,
-        effects=task.effects.set(event.key, after), submitted=task.submitted | key if in_flight else task.submitted - key,
-        unknown=task.unknown | key if after.unknown else task.unknown - key,
+        effects=task.effects.set(event.key, after), submitted=task.submitted | key if False in lost else task.submitted - key,
+        unknown=task.unknown | key if True in lost else task.unknown - key,
     )  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from semel.machine import journal as j
-from semel.machine.changing import replace
 from semel.machine.commands import NoteWatched, Settle
+from semel.machine.records import replace
 from semel.model import Code, EffectState, Refusal
 
 if TYPE_CHECKING:

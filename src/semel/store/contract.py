@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
+from semel.machine.records import record
 from semel.machine.tasks import Task
 
 LARGEST_TTL_MS = 60_000  # unless the store was told otherwise
@@ -24,7 +25,7 @@ class Head(NamedTuple):
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Guard:
     """Claims and intents land only under it: the own session, unfenced, of this epoch, its beat not behind (R5).
 
@@ -37,7 +38,7 @@ class Guard:
     seen: tuple[str, str, int, bytes] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Part:
     """One stream's share of a change: rows that follow `expect`, and what they do to the tables."""
 
@@ -48,7 +49,7 @@ class Part:
     tables: Tables
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Change:
     """One decision. id: random, in every row (R7). checks: streams that must still stand where they stood when decided.
 
