@@ -11,7 +11,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from semel.engine.requests import Await, Call, Raised, Reply, Request, Returned, Sleep, TimedOut
@@ -213,12 +212,20 @@ async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
         return signal.value
     loop = asyncio.get_running_loop()
     future: asyncio.Future[None] = loop.create_future()
-    signal.hand(_mailbox(loop), lambda: future.done() or future.set_result(None))
+    signal.hand(_mailbox(loop), lambda: _happened(future))
     if seconds is None:
         await future
     else:
         await asyncio.wait([future], timeout=seconds)
     return signal.value if signal.is_set else None
+
+
+def _happened(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+_STOPPED = Raised(TimeoutError("cancelled at its timeout"))
 
 
 class _Driver(Generic[T]):
@@ -228,7 +235,10 @@ class _Driver(Generic[T]):
     shielded: it goes on when whoever awaits `future` is cancelled. Each wait has a number, so that only its first answer counts.
     """
 
-    __slots__ = ("_box", "_call", "_context", "_done", "_expired", "_loop", "_procedure", "_shielded", "_task", "_timer", "_turn", "future")  # fmt: skip
+    __slots__ = (
+        "_box", "_call", "_context", "_done", "_expired", "_loop", "_procedure", "_shielded", "_started", "_task", "_timer",
+        "_turn", "future",
+    )  # fmt: skip
 
     def __init__(self, procedure: Generator[Request, Any, T], *, shielded: bool) -> None:
         self._procedure, self._shielded = procedure, shielded
@@ -241,7 +251,7 @@ class _Driver(Generic[T]):
         self._call: Call | None = None
         self._task: asyncio.Task[Any] | None = None
         self._done: Signal | None = None
-        self._expired = False
+        self._started = self._expired = False
         self._box.drivers.add(self)
         self._step(None)
 
@@ -278,31 +288,43 @@ class _Driver(Generic[T]):
         self._box.drivers.discard(self)
 
     def _wait(self, request: Request) -> None:
-        turn = self._turn
         if isinstance(request, Await):
-            signal = request.signal
-            signal.hand(self._box, lambda: self._context.run(self._answer, turn, signal))
+            self._hear(request.signal)
             if request.seconds is not None:
-                self._after(request.seconds, self._answer, signal)
+                self._after(request.seconds, self._answer, request.signal)
         elif isinstance(request, Sleep):
             self._after(request.seconds, self._answer)
         else:
             self._begin(request)
 
+    def _hear(self, signal: Signal) -> None:
+        turn = self._turn
+        signal.hand(self._box, lambda: self._here(self._answer, turn, signal))
+
+    def _here(self, call: Callable[..., None], *args: Any) -> None:
+        """In the caller's context. A copy each time: one context cannot be entered twice, as eager tasks would."""
+        self._context.copy().run(call, *args)
+
     def _after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         self._timer = self._loop.call_later(seconds, call, self._turn, *args, context=self._context)
 
     def _answer(self, turn: int, answer: Any = None) -> None:
-        """What it waited for: the value of a signal, or a reply. Too late, it is nothing."""
+        """What it waited for: a signal, whose value counts, or a reply. Too late, it is nothing."""
         if turn != self._turn:
             return
-        if self.future.cancelled() and not self._shielded:
+        if self._given_up(stopped=False):
             self.cancel()
             return
         self._turned()
         if isinstance(answer, Signal):
             answer = answer.value if answer.is_set else None
         self._step(answer)
+
+    def _given_up(self, *, stopped: bool) -> bool:
+        """Whether nothing more may begin: its caller is cancelled, and it is not shielded, or was stopped together with him."""
+        if self.future.cancelled() and not self._shielded:
+            return True
+        return stopped and not self._expired and (self.future.cancelled() or self._loop.is_closed())
 
     def _turned(self) -> None:
         self._turn += 1
@@ -318,33 +340,55 @@ class _Driver(Generic[T]):
         call, task, done = self._call, self._task, self._done
         self._turned()
         self._over()
-        if task is not None:
-            task.cancel()
-        if done is not None and call is not None:
-            _tell_late(call, done)
-        self._procedure.close()  # its `finally` clauses run now, not some day
+        try:
+            if not self._loop.is_closed():
+                self.future.cancel()
+                if task is not None:
+                    task.cancel()
+            if call is not None and call.late is not None and not self._started:
+                call.late(_STOPPED)  # its coroutine never begins, and so cannot tell its end
+            if call is not None and done is not None:
+                _tell_late(call, done)
+        finally:
+            self._procedure.close()  # its `finally` clauses run now, not some day
         return task
 
     # --- the user's code ---
 
     def _begin(self, call: Call) -> None:
-        self._call, self._expired = call, False
+        turn = self._turn
+        self._call, self._started, self._expired = call, not call.is_async, False
         if call.is_async:
-            self._task = task = self._loop.create_task(call.fn(*call.args, **call.kwargs))
-            task.add_done_callback(partial(self._ended, self._turn, call), context=self._context)
+            task = self._loop.create_task(self._coroutine(turn, call))
+            if turn != self._turn:
+                return  # an eager one, which has ended
+            self._task = task
         else:
-            self._done = done = Signal()
-            turn = self._turn
-            _in_thread(call, done)
-            done.hand(self._box, lambda: self._context.run(self._answer, turn, done))
+            self._done = Signal()
+            _in_thread(call, self._done)
+            self._hear(self._done)
         if call.seconds is not None:
             self._after(call.seconds, self._expire)
 
-    def _ended(self, turn: int, call: Call, task: asyncio.Task[Any]) -> None:
-        """A coroutine has ended: an answer, or the late end of what nobody waits for any more."""
-        reply = _reply_of(task)
-        if turn == self._turn and self.future.cancelled() and not self._expired and _was_stopped(task):
-            self.cancel()  # together with its caller: the loop shuts down, and nothing may begin
+    async def _coroutine(self, turn: int, call: Call) -> None:
+        """In a task of its own. Its end is told from within: a callback would be one more turn of the loop."""
+        self._started = True
+        try:
+            value = await call.fn(*call.args, **call.kwargs)
+        except asyncio.CancelledError:
+            self._here(self._ended, turn, call, _STOPPED, True)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            self._here(self._ended, turn, call, Raised(error), True)
+            raise
+        except BaseException as error:  # everything is an outcome, and is judged by the procedure
+            self._here(self._ended, turn, call, Raised(error), False)
+        else:
+            self._here(self._ended, turn, call, Returned(value), False)
+
+    def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
+        """An answer; or the late end of what nobody waits for any more."""
+        if turn == self._turn and self._given_up(stopped=stopped):
+            self.cancel()
         if turn == self._turn:
             self._answer(turn, reply)
         elif call.late is not None:
@@ -352,38 +396,29 @@ class _Driver(Generic[T]):
 
     def _expire(self, turn: int) -> None:
         """Its time is over: a coroutine is cancelled, and given a moment; a thread runs on, and its end is told."""
-        if turn != self._turn:
+        call, task, done = self._call, self._task, self._done
+        if turn != self._turn or call is None:
             return
-        if self._task is not None and not self._expired:
+        if self._given_up(stopped=False):
+            self.cancel()
+        elif task is not None and not self._expired:
             self._expired = True
-            self._task.cancel()
+            task.cancel()
             self._after(CANCEL_GRACE, self._expire)
-        elif self._task is None and self._done is not None and self._call is not None:
-            if self._done.is_set:
-                self._answer(turn, self._done)
-            else:
-                call, done = self._call, self._done
-                self._answer(turn, TimedOut())
-                _tell_late(call, done)
-        elif self._task is not None and not self._task.done():
+        elif task is not None and not self._started:
+            self._answer(turn, _STOPPED)
+        elif done is not None and done.is_set:
+            self._answer(turn, done)
+        else:
             self._answer(turn, TimedOut())
+            if done is not None:
+                _tell_late(call, done)
 
 
 def _tell_late(call: Call, done: Signal) -> None:
     late = call.late
     if late is not None:
         done.then(lambda: late(done.value))
-
-
-def _reply_of(task: asyncio.Future[Any]) -> Returned | Raised:
-    if task.cancelled():
-        return Raised(TimeoutError("cancelled at its timeout"))
-    error = task.exception()
-    return Raised(error) if error is not None else Returned(task.result())
-
-
-def _was_stopped(task: asyncio.Future[Any]) -> bool:
-    return task.cancelled() or isinstance(task.exception(), KeyboardInterrupt | SystemExit)
 
 
 async def arun(procedure: Generator[Request, Any, T]) -> T:
