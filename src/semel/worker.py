@@ -214,7 +214,7 @@ class Worker:
         return self._concurrency - len(self._running)
 
     def _idle(self) -> bool:
-        if self._running or self._alone:
+        if self._running or self._alone or self._poked:  # poked: something of ours ended while the store was asked
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 

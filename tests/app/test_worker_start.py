@@ -115,6 +115,26 @@ def test_a_task_taken_here_that_cannot_be_read_is_held_no_more(tmp_path: Path, m
     office.app.close()
 
 
+def test_what_ends_while_the_store_is_asked_is_looked_at_again_before_a_worker_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Desk, "remote", True)
+    office = Office(f"sqlite:///{tmp_path}/agent.db")
+    ref = office.bill.enqueue("one")
+    asked = SQLite.next_due
+
+    def slowly(self: SQLite, *args: Any) -> int | None:
+        due = asked(self, *args)
+        if due is None:
+            time.sleep(0.15)  # the attempt ends meanwhile, and its task sleeps from then on
+        return due
+
+    monkeypatch.setattr(SQLite, "next_due", slowly)
+    office.app.run_worker(until_idle=True)
+    assert office.app.tasks.get(ref).delivery == "acknowledged"
+    office.app.close()
+
+
 def test_no_event_loop_waits_for_a_store_over_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Desk, "remote", True)
     office = Office(f"sqlite:///{tmp_path}/agent.db")

@@ -282,7 +282,7 @@ BY_TEST = (
     Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", (f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",)),
     Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
           "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
-    Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await asyncio.shield(task)", "return await task", PERFORM),
+    Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await drive.arun_shielded(", "return await drive.arun(", PERFORM),
     Guard("R14 the whole TTL is watched", "engine/session.py", "if seen.still_seconds >= min(row.ttl_ms, longest) / 1000:",
           "if seen.still_seconds >= min(row.ttl_ms, longest) / 4000:", SESSION),
     Guard("R14 a gap is not watching", "engine/session.py", "gap if gap <= self.ttl / 2 else 0.0", "gap", SESSION),
@@ -452,6 +452,7 @@ BY_TEST = (
           ("tests/postgres/test_postgres_opening.py::test_no_part_of_a_password_is_shown",)),
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
+    Guard("what ended while the store was asked is looked at again", "worker.py", " or self._alone or self._poked:", " or self._alone:", START),
     Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
     Guard("the streams of keys are read away from the loop", "worker.py",
           "return await self._asked(read) if taken.task.joined else read()", "return read()", START),

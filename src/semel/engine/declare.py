@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -86,6 +87,11 @@ class Effect:
     def names(self) -> tuple[str, ...]:
         """All names that it has, or had."""
         return (*self.formerly, self.name)
+
+    @functools.cached_property
+    def ladder(self) -> tuple[str, ...]:
+        """Its rungs as they are recorded."""
+        return tuple(str(rung) for rung in self.rungs)
 
     @property
     def atomic(self) -> bool:
