@@ -11,6 +11,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from semel.engine.requests import Await, Call, Raised, Reply, Request, Returned, Sleep, TimedOut
@@ -298,12 +299,11 @@ class _Driver(Generic[T]):
             self._begin(request)
 
     def _hear(self, signal: Signal) -> None:
-        turn = self._turn
-        signal.hand(self._box, lambda: self._here(self._answer, turn, signal))
+        signal.hand(self._box, partial(self._context.run, self._answer, self._turn, signal))
 
-    def _here(self, call: Callable[..., None], *args: Any) -> None:
-        """In the caller's context. A copy each time: one context cannot be entered twice, as eager tasks would."""
-        self._context.copy().run(call, *args)
+    def _here(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool = False) -> None:
+        """From within a coroutine's task, in the caller's context: a copy, since an eager task ends where that is entered."""
+        self._context.copy().run(self._ended, turn, call, reply, stopped)
 
     def _after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
         self._timer = self._loop.call_later(seconds, call, self._turn, *args, context=self._context)
@@ -312,19 +312,13 @@ class _Driver(Generic[T]):
         """What it waited for: a signal, whose value counts, or a reply. Too late, it is nothing."""
         if turn != self._turn:
             return
-        if self._given_up(stopped=False):
+        if not self._shielded and self.future.cancelled():
             self.cancel()
             return
         self._turned()
         if isinstance(answer, Signal):
             answer = answer.value if answer.is_set else None
         self._step(answer)
-
-    def _given_up(self, *, stopped: bool) -> bool:
-        """Whether nothing more may begin: its caller is cancelled, and it is not shielded, or was stopped together with him."""
-        if self.future.cancelled() and not self._shielded:
-            return True
-        return stopped and not self._expired and (self.future.cancelled() or self._loop.is_closed())
 
     def _turned(self) -> None:
         self._turn += 1
@@ -376,30 +370,36 @@ class _Driver(Generic[T]):
         try:
             value = await call.fn(*call.args, **call.kwargs)
         except asyncio.CancelledError:
-            self._here(self._ended, turn, call, _STOPPED, True)
+            self._here(turn, call, _STOPPED, True)
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
-            self._here(self._ended, turn, call, Raised(error), True)
+            self._here(turn, call, Raised(error), True)
             raise
         except BaseException as error:  # everything is an outcome, and is judged by the procedure
-            self._here(self._ended, turn, call, Raised(error), False)
+            self._here(turn, call, Raised(error))
         else:
-            self._here(self._ended, turn, call, Returned(value), False)
+            self._here(turn, call, Returned(value))
 
     def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
         """An answer; or the late end of what nobody waits for any more."""
-        if turn == self._turn and self._given_up(stopped=stopped):
+        if turn == self._turn and (stopped or not self._shielded) and self._given_up():
             self.cancel()
         if turn == self._turn:
             self._answer(turn, reply)
         elif call.late is not None:
             call.late(reply)
 
+    def _given_up(self) -> bool:
+        """Whether nothing more may begin: of what was stopped together with its caller, or is not shielded from his end."""
+        if self._shielded and self._expired:
+            return False
+        return self.future.cancelled() or self._loop.is_closed()
+
     def _expire(self, turn: int) -> None:
         """Its time is over: a coroutine is cancelled, and given a moment; a thread runs on, and its end is told."""
         call, task, done = self._call, self._task, self._done
         if turn != self._turn or call is None:
             return
-        if self._given_up(stopped=False):
+        if not self._shielded and self.future.cancelled():
             self.cancel()
         elif task is not None and not self._expired:
             self._expired = True
