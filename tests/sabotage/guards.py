@@ -325,7 +325,7 @@ BY_TEST = (
           (f"{ROLES}::test_a_role_cannot_make_itself_another_tenants",)),
     Guard("tenants: a role that bypasses its policies is refused", "store/pgschema.py", "if tenant is not None and not fenced:", "if False:",
           (f"{ROLES}::test_a_tenants_role_that_no_policy_holds_is_refused",)),
-    Guard("an effect inside an effect is refused", "engine/runtime.py", '            set_here(inside, IN_EFFECT),\n', "", BAD),
+    Guard("an effect inside an effect is refused", "engine/runtime.py", "inside.set(IN_EFFECT)", 'inside.set("")', BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
     # --- workers and a database ---

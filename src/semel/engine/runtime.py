@@ -331,23 +331,24 @@ class set_here:  # noqa: N801  (used as a statement)
 class _InEffect:
     """While an effect's code runs, or what it started: whose it is, what it may not call, and what it leaves behind."""
 
-    __slots__ = ("_around",)
+    __slots__ = ("_acting", "_attempt", "_children", "_tokens")
 
     def __init__(self, attempt: Attempt, acting: Acting, about_to_spawn: Callable[[str], None]) -> None:
-        self._around = (
-            set_here(current, attempt),
-            set_here(inside, IN_EFFECT),
-            set_here(acting_now, acting),
-            watching_children(about_to_spawn),
-        )
+        self._attempt, self._acting = attempt, acting
+        self._children = watching_children(about_to_spawn)
 
     def __enter__(self) -> None:
-        for one in self._around:
-            one.__enter__()
+        self._tokens = (current.set(self._attempt), inside.set(IN_EFFECT), acting_now.set(self._acting))
+        self._children.__enter__()
         follow_anyio()
-        with contextlib.suppress(RuntimeError):  # there is none in a thread
+        try:
             follow_tasks(asyncio.get_running_loop())
+        except RuntimeError:
+            pass  # there is none in a thread
 
     def __exit__(self, *_: object) -> None:
-        for one in reversed(self._around):
-            one.__exit__(None, None, None)
+        self._children.__exit__(None, None, None)
+        attempt, where, acting = self._tokens
+        current.reset(attempt)
+        inside.reset(where)
+        acting_now.reset(acting)
