@@ -74,6 +74,7 @@ class Worker:
         self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
         self._running: set[Running] = set()
         self._alone: deque[ClaimedTask] = deque()
+        self._by_itself = False  # what runs must run alone: a kill takes its neighbours along
         self._vain_seconds, self._not_before = 0.0, 0.0
         self._stopping = False
         self._failed = ""
@@ -209,7 +210,7 @@ class Worker:
         self._rouse()
 
     def _free(self) -> int:
-        if self._alone or not self._session.alive():  # past its local deadline it could start nothing of what it claims
+        if self._alone or self._by_itself or not self._session.alive():  # past its local deadline it could start nothing
             return 0
         return self._concurrency - len(self._running)
 
@@ -322,6 +323,7 @@ class Worker:
         attempt.stopping = self._stopping
         running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
         self._running.add(running)
+        self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
 
     async def _attempt(self, attempt: Attempt, work: Work) -> None:
@@ -339,6 +341,7 @@ class Worker:
 
     def _ended(self, running: Running) -> None:
         self._running.discard(running)
+        self._by_itself = self._by_itself and bool(self._running)
         ledger = running.attempt.ledger
         self._session.held.discard((ledger.tenant, ledger.state.id))
         self._poke()
