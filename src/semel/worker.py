@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from semel.app import App
@@ -48,7 +49,7 @@ class Running:
     """One attempt under way in this process."""
 
     attempt: Attempt
-    task: asyncio.Task[None]
+    task: asyncio.Task[None] | None = None
 
 
 class Worker:
@@ -73,6 +74,7 @@ class Worker:
         self._names = sorted({work.names for work in works.values()})
         self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
         self._running: set[Running] = set()
+        self._ending: set[Running] = set()  # those whose code has ended: they wait for the store, and hold up nobody
         self._alone: deque[ClaimedTask] = deque()
         self._by_itself = False  # what runs must run alone: a kill takes its neighbours along
         self._vain_seconds, self._not_before = 0.0, 0.0
@@ -212,7 +214,7 @@ class Worker:
     def _free(self) -> int:
         if self._alone or self._by_itself or not self._session.alive():  # past its local deadline it could start nothing
             return 0
-        return self._concurrency - len(self._running)
+        return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
 
     def _idle(self) -> bool:
         if self._running or self._alone or self._poked:  # poked: something of ours ended while the store was asked
@@ -222,6 +224,8 @@ class Worker:
     async def _claim_due(self) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         await self._start_alone()
+        if self._free() <= 0:
+            return 0
         store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
         paused = await self._asked(self._runtime.paused.now)
         self._tell_of_pauses(paused)
@@ -321,7 +325,11 @@ class Worker:
         assert work is not None
         attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms)
         attempt.stopping = self._stopping
-        running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
+        running = Running(attempt)
+        loop = asyncio.get_running_loop()
+        told = self._code_ended if work.is_async else partial(loop.call_soon_threadsafe, self._code_ended)
+        attempt.code_ended = lambda: _quietly(lambda: told(running))
+        running.task = asyncio.ensure_future(self._attempt(attempt, work))
         self._running.add(running)
         self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
@@ -339,8 +347,15 @@ class Worker:
             told = error if not attempt.veil.active else None
             log.error("semel: task %s: the attempt broke (%s); it is given back", state.id, type(error).__name__, exc_info=told)
 
+    def _code_ended(self, running: Running) -> None:
+        """Its slot is free: another may be claimed while the store writes down how this one ended."""
+        if running in self._running:
+            self._ending.add(running)
+            self._poke()
+
     def _ended(self, running: Running) -> None:
         self._running.discard(running)
+        self._ending.discard(running)
         self._by_itself = self._by_itself and bool(self._running)
         ledger = running.attempt.ledger
         self._session.held.discard((ledger.tenant, ledger.state.id))
