@@ -49,7 +49,7 @@ class Running:
     """One attempt under way in this process."""
 
     attempt: Attempt
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None]
 
 
 class Worker:
@@ -226,17 +226,14 @@ class Worker:
         await self._start_alone()
         if self._free() <= 0:
             return 0
-        store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
-        paused = await self._asked(self._runtime.paused.now)
-        self._tell_of_pauses(paused)
-        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
-        self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
+        paused, queues, kinds, self._due, foreign = await self._asked(self._look)
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
             log.warning("semel: the store answers again")
-        self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds, tenant)))
+        self._tell_of_pauses(paused)
+        self._tell_of_foreign(foreign)
         free = self._free()
-        if free <= 0 or self._due is None or self._due > clock.wall_ms():
+        if free <= 0 or self._due is None or self._due > self._runtime.desk.clock.wall_ms():
             return 0
         ticket, registered = claim(
             self._runtime.desk,
@@ -262,6 +259,12 @@ class Worker:
         await self._start([taken for taken in outcome.tasks if not taken.task.alone])
         await self._start_alone()
         return len(outcome.tasks)
+
+    def _look(self) -> tuple[Pauses, tuple[str, ...], tuple[str, ...], int | None, list[tuple[str, str]]]:
+        """What is paused; the queues and kinds that are not; when the first of them falls due; what others must do. At one go."""
+        store, tenant, paused = self._runtime.desk.store, self._runtime.desk.tenant, self._runtime.paused.now()
+        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
+        return paused, queues, kinds, store.next_due(queues, kinds, tenant), store.foreign(self.queues, self.kinds, tenant)
 
     def _rest_if_in_vain(self, had: bool) -> None:
         """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""
@@ -325,11 +328,11 @@ class Worker:
         assert work is not None
         attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms)
         attempt.stopping = self._stopping
-        running = Running(attempt)
-        loop = asyncio.get_running_loop()
-        told = self._code_ended if work.is_async else partial(loop.call_soon_threadsafe, self._code_ended)
-        attempt.code_ended = lambda: _quietly(lambda: told(running))
-        running.task = asyncio.ensure_future(self._attempt(attempt, work))
+        running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
+        attempt.code_ended = partial(self._code_ended, running)
+        if not work.is_async:  # then it is told on the thread of its code
+            loop, here = asyncio.get_running_loop(), attempt.code_ended
+            attempt.code_ended = lambda: _quietly(lambda: loop.call_soon_threadsafe(here))
         self._running.add(running)
         self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
