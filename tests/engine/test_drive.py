@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +217,7 @@ ODD = st.one_of(
     st.floats(),
     st.text(),
     st.just("\0" * (LIMIT - 1)),
+    st.just("x" * data.SIZE_LIMIT),
     st.just("\ud800"),
     st.just(10**5000),
 )
@@ -241,3 +243,52 @@ def test_the_value_of_a_call_is_its_answer() -> None:
         return await drive.arun(procedure())
 
     assert asyncio.run(main()) == Returned(7)
+
+
+def test_an_attempt_whose_loop_ends_has_not_failed(app: semel.App) -> None:
+    started = asyncio.Event()
+
+    @app.task(intent=("n",))
+    async def job(n: int) -> None:
+        if n == 9:
+            started.set()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            if n % 2:
+                raise  # the others return, though what they did was cut off
+
+    async def main() -> None:
+        refs.extend([await job.aenqueue(n) for n in range(10)])
+        works = asyncio.ensure_future(app.arun_worker())
+        await asyncio.wait_for(started.wait(), 10)
+        assert not works.done()
+
+    refs: list[semel.Ref[None]] = []
+    asyncio.run(main())
+    app.runtime.desk.writer.barrier().wait(10)
+    states = [app.tasks.get(ref) for ref in refs]
+    assert {(state.delivery, state.failures) for state in states} == {("leased", 0)}, "the session's end tells, and not a guess"
+
+
+def test_r17_what_was_stopped_with_its_caller_is_a_loss_and_is_not_sent_again_in_that_loop(app: semel.App) -> None:
+    calls: list[int] = []
+
+    @app.effect(intent=(), recovery=semel.Resend(within=timedelta(hours=1)))
+    async def send(submission: semel.Submission) -> None:
+        calls.append(submission.number)
+        await asyncio.sleep(30)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(send())
+        while not calls:
+            await asyncio.sleep(0.01)
+        assert not task.done()
+
+    with pytest.raises(semel.Unsettled), app.work("k", kind="loop") as work:
+        asyncio.run(main())
+        app.runtime.desk.writer.barrier().wait(10)
+    (effect,) = app.effects.list()
+    kinds = [row.kind for row in app.journal(work.ref)]
+    assert (effect.state, calls, kinds.count("intended"), kinds.count("lost")) == ("ambiguous", [1], 1, 1)
+    assert not app.runtime.codes

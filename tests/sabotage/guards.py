@@ -14,6 +14,7 @@ KEYS = ("tests/machine/test_keys.py",)
 SESSION = ("tests/engine/test_session.py",)
 PERFORM = ("tests/engine/test_perform.py",)
 ACTING = ("tests/engine/test_acting.py",)
+DRIVE = ("tests/engine/test_drive.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
@@ -283,6 +284,16 @@ BY_TEST = (
     Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
           "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
     Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await drive.arun_shielded(", "return await drive.arun(", PERFORM),
+    Guard("R17 what begins while its loop ends is ended with it", "engine/drive.py", "            stopped = self._stop()\n", "            stopped: list[Any] = []\n", DRIVE),
+    Guard("R17 of a loop that is closed nothing goes on", "engine/drive.py",
+          "        except RuntimeError:  # it is closed: what is under way there goes on no more\n            self._stop()", "        except RuntimeError:\n            pass", DRIVE),
+    Guard("R11 an attempt whose loop ends has not failed", "engine/drive.py", "(stopped or not self._shielded)) or", "stopped) or", DRIVE),
+    Guard("R17 nothing begins after what was stopped with its caller", "engine/drive.py", "(stopped or not self._shielded)) or", "not self._shielded) or", DRIVE),
+    Guard("a loop is woken once for a batch", "store/writer.py", "                ticket.set(outcome, boxes)\n", "                ticket.set(outcome)\n", DRIVE),
+    Guard("what fails in a mailbox takes nobody along", "engine/drive.py", "            if self._calls:  # an interrupt", "            if False:  # an interrupt", DRIVE),
+    Guard("a long replay lets others run", "engine/drive.py", "    if driver.future.done():\n", "    if False:\n", DRIVE),
+    Guard("binding in order is for what is in order", "engine/data.py", "if not kwargs and len(args) == len(self._names) == self._in_order:", "if not kwargs and len(args) == len(self._names):", DRIVE),
+    Guard("what is called small is far within the limit", "engine/data.py", "len(data) < SIZE_LIMIT >> 6 and data.isascii()", "data.isascii()", DRIVE),
     Guard("R14 the whole TTL is watched", "engine/session.py", "if seen.still_seconds >= min(row.ttl_ms, longest) / 1000:",
           "if seen.still_seconds >= min(row.ttl_ms, longest) / 4000:", SESSION),
     Guard("R14 a gap is not watching", "engine/session.py", "gap if gap <= self.ttl / 2 else 0.0", "gap", SESSION),

@@ -261,13 +261,9 @@ class _Driver(Generic[T]):
     def _step(self, answer: Any) -> None:
         """Run it until it must wait, or to its end."""
         try:
-            while True:
-                request = self._procedure.send(answer)
-                if not isinstance(request, Await):
-                    break
-                if not request.signal.is_set:
-                    break
-                answer = request.signal.value
+            request = self._procedure.send(answer)
+            while isinstance(request, Await) and request.signal.is_set:
+                request = self._procedure.send(request.signal.value)
             self._wait(request)
         except StopIteration as stop:
             self._over()
@@ -309,16 +305,24 @@ class _Driver(Generic[T]):
         self._timer = self._loop.call_later(seconds, call, self._turn, *args, context=self._context)
 
     def _answer(self, turn: int, answer: Any = None) -> None:
-        """What it waited for: a signal, whose value counts, or a reply. Too late, it is nothing."""
+        """What it waited for: a signal, whose value counts, or a reply."""
+        if self._goes_on(turn):
+            self._turned()
+            if isinstance(answer, Signal):
+                answer = answer.value if answer.is_set else None
+            self._step(answer)
+
+    def _goes_on(self, turn: int, *, stopped: bool = False) -> bool:
+        """Whether an answer comes in time, and something may still begin. stopped: so was the coroutine, and not for its time.
+
+        Who is stopped together with its caller is so by a loop that shuts down.
+        """
         if turn != self._turn:
-            return
-        if not self._shielded and self.future.cancelled():
+            return False
+        if (self.future.cancelled() and (stopped or not self._shielded)) or (stopped and self._loop.is_closed()):
             self.cancel()
-            return
-        self._turned()
-        if isinstance(answer, Signal):
-            answer = answer.value if answer.is_set else None
-        self._step(answer)
+            return False
+        return True
 
     def _turned(self) -> None:
         self._turn += 1
@@ -381,27 +385,17 @@ class _Driver(Generic[T]):
 
     def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
         """An answer; or the late end of what nobody waits for any more."""
-        if turn == self._turn and (stopped or not self._shielded) and self._given_up():
-            self.cancel()
-        if turn == self._turn:
+        if self._goes_on(turn, stopped=stopped and not self._expired):
             self._answer(turn, reply)
         elif call.late is not None:
             call.late(reply)
 
-    def _given_up(self) -> bool:
-        """Whether nothing more may begin: of what was stopped together with its caller, or is not shielded from his end."""
-        if self._shielded and self._expired:
-            return False
-        return self.future.cancelled() or self._loop.is_closed()
-
     def _expire(self, turn: int) -> None:
         """Its time is over: a coroutine is cancelled, and given a moment; a thread runs on, and its end is told."""
         call, task, done = self._call, self._task, self._done
-        if turn != self._turn or call is None:
+        if call is None or not self._goes_on(turn):
             return
-        if not self._shielded and self.future.cancelled():
-            self.cancel()
-        elif task is not None and not self._expired:
+        if task is not None and not self._expired:
             self._expired = True
             task.cancel()
             self._after(CANCEL_GRACE, self._expire)
