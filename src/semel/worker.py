@@ -53,7 +53,7 @@ class Running:
 
 
 class Worker:
-    """Claims and runs. concurrency: attempts at a time. until_idle: return when nothing is due any more."""
+    """Claims and runs. concurrency: attempts whose code runs at a time. until_idle: return when nothing is due any more."""
 
     def __init__(self, app: App, *, queues: list[str] | None, concurrency: int, until_idle: bool) -> None:
         if concurrency < 1:

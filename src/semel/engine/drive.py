@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import os
 import threading
 import time
@@ -18,6 +19,7 @@ from semel.engine.requests import Await, Call, Raised, Reply, Request, Returned,
 from semel.store.writer import Signal
 
 T = TypeVar("T")
+log = logging.getLogger("semel")
 CANCEL_GRACE = 1.0  # seconds that a cancelled coroutine is given to end
 
 
@@ -194,7 +196,15 @@ class _Mailbox:
                 await asyncio.wait(stopped, timeout=CANCEL_GRACE)
 
     def _stop(self) -> list[asyncio.Task[Any]]:
-        return [task for driver in list(self.drivers) if (task := driver.cancel()) is not None]
+        stopped: list[asyncio.Task[Any]] = []
+        for driver in list(self.drivers):
+            try:
+                task = driver.cancel()
+            except Exception:  # as when the app is closed as well; it takes nobody along
+                log.exception("semel: what was under way in an event loop that ends could not be given up in order")
+            else:
+                stopped += [task] if task is not None else []
+        return stopped
 
 
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()

@@ -224,7 +224,10 @@ class Writer:
                 ticket.set(outcome, boxes)
         finally:
             for box in boxes:
-                box.ring()
+                try:
+                    box.ring()
+                except Exception:
+                    log.exception("semel: an event loop could not be woken")
 
     def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
         """Of each transaction that was acknowledged, and of nothing that is empty."""
