@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import inspect
 from collections.abc import Callable, Coroutine
@@ -109,10 +108,8 @@ def effect_function(effect: declare.Effect, occurrence: str = "") -> Any:
 
     async def performs_async(*args: Any, **kwargs: Any) -> Any:
         attempt = attempt_here(what)
-        procedure = perform(attempt, called(attempt, effect, args, kwargs, occurrence))
-        task = asyncio.ensure_future(drive.arun(procedure))
-        task.add_done_callback(_looked_at)
-        return await asyncio.shield(task)  # R11: whoever cancels the handler does not cancel a call that is under way
+        # R11: whoever cancels the handler does not cancel a call that is under way
+        return await drive.arun_shielded(perform(attempt, called(attempt, effect, args, kwargs, occurrence)))
 
     def performs(*args: Any, **kwargs: Any) -> Any:
         not_in_loop(what, f"await asyncio.to_thread({effect.fn.__name__}, ...)")
@@ -208,11 +205,6 @@ def spend(*, usd: Decimal | str = "0", tokens: int = 0) -> None:
         attempt.ledger.post(tasks.Spend(attempt.token, attempt.number, text_of(money), count))
     if not in_effect and not _in_step.get():
         attempt.look_at_limits()
-
-
-def _looked_at(task: asyncio.Future[Any]) -> None:
-    if not task.cancelled():
-        task.exception()
 
 
 def step_function(step: declare.Step) -> Any:

@@ -11,6 +11,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 from semel.app import App
@@ -52,7 +53,7 @@ class Running:
 
 
 class Worker:
-    """Claims and runs. concurrency: attempts at a time. until_idle: return when nothing is due any more."""
+    """Claims and runs. concurrency: attempts whose code runs at a time. until_idle: return when nothing is due any more."""
 
     def __init__(self, app: App, *, queues: list[str] | None, concurrency: int, until_idle: bool) -> None:
         if concurrency < 1:
@@ -73,7 +74,9 @@ class Worker:
         self._names = sorted({work.names for work in works.values()})
         self._app, self._concurrency, self._until_idle = app, concurrency, until_idle
         self._running: set[Running] = set()
+        self._ending: set[Running] = set()  # those whose code has ended: they wait for the store, and hold up nobody
         self._alone: deque[ClaimedTask] = deque()
+        self._by_itself = False  # what runs must run alone: a kill takes its neighbours along
         self._vain_seconds, self._not_before = 0.0, 0.0
         self._stopping = False
         self._failed = ""
@@ -209,29 +212,28 @@ class Worker:
         self._rouse()
 
     def _free(self) -> int:
-        if self._alone or not self._session.alive():  # past its local deadline it could start nothing of what it claims
+        if self._alone or self._by_itself or not self._session.alive():  # past its local deadline it could start nothing
             return 0
-        return self._concurrency - len(self._running)
+        return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
 
     def _idle(self) -> bool:
-        if self._running or self._alone:
+        if self._running or self._alone or self._poked:  # poked: something of ours ended while the store was asked
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
     async def _claim_due(self) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         await self._start_alone()
-        store, clock, tenant = self._runtime.desk.store, self._runtime.desk.clock, self._runtime.desk.tenant
-        paused = await self._asked(self._runtime.paused.now)
-        self._tell_of_pauses(paused)
-        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
-        self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
+        if self._free() <= 0:
+            return 0
+        paused, queues, kinds, self._due, foreign = await self._asked(self._look)
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
             log.warning("semel: the store answers again")
-        self._tell_of_foreign(await self._asked(lambda: store.foreign(self.queues, self.kinds, tenant)))
+        self._tell_of_pauses(paused)
+        self._tell_of_foreign(foreign)
         free = self._free()
-        if free <= 0 or self._due is None or self._due > clock.wall_ms():
+        if free <= 0 or self._due is None or self._due > self._runtime.desk.clock.wall_ms():
             return 0
         ticket, registered = claim(
             self._runtime.desk,
@@ -257,6 +259,12 @@ class Worker:
         await self._start([taken for taken in outcome.tasks if not taken.task.alone])
         await self._start_alone()
         return len(outcome.tasks)
+
+    def _look(self) -> tuple[Pauses, tuple[str, ...], tuple[str, ...], int | None, list[tuple[str, str]]]:
+        """What is paused; the queues and kinds that are not; when the first of them falls due; what others must do. At one go."""
+        store, tenant, paused = self._runtime.desk.store, self._runtime.desk.tenant, self._runtime.paused.now()
+        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
+        return paused, queues, kinds, store.next_due(queues, kinds, tenant), store.foreign(self.queues, self.kinds, tenant)
 
     def _rest_if_in_vain(self, had: bool) -> None:
         """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""
@@ -321,7 +329,12 @@ class Worker:
         attempt = Attempt(runtime, session, ledger, unfenced=runtime.unfenced, limits=work.limits, timeout_ms=work.timeout_ms)
         attempt.stopping = self._stopping
         running = Running(attempt, asyncio.ensure_future(self._attempt(attempt, work)))
+        attempt.code_ended = partial(self._code_ended, running)
+        if not work.is_async:  # then it is told on the thread of its code
+            loop, here = asyncio.get_running_loop(), attempt.code_ended
+            attempt.code_ended = lambda: _quietly(lambda: loop.call_soon_threadsafe(here))
         self._running.add(running)
+        self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
 
     async def _attempt(self, attempt: Attempt, work: Work) -> None:
@@ -337,8 +350,16 @@ class Worker:
             told = error if not attempt.veil.active else None
             log.error("semel: task %s: the attempt broke (%s); it is given back", state.id, type(error).__name__, exc_info=told)
 
+    def _code_ended(self, running: Running) -> None:
+        """Its slot is free: another may be claimed while the store writes down how this one ended."""
+        if running in self._running:
+            self._ending.add(running)
+            self._poke()
+
     def _ended(self, running: Running) -> None:
         self._running.discard(running)
+        self._ending.discard(running)
+        self._by_itself = self._by_itself and bool(self._running)
         ledger = running.attempt.ledger
         self._session.held.discard((ledger.tenant, ledger.state.id))
         self._poke()

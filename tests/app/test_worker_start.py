@@ -15,7 +15,10 @@ import pytest
 
 import semel
 from semel.engine.ledger import Desk
+from semel.engine.queue import claim_one
+from semel.engine.session import begin_taking_back
 from semel.errors import StoreUnavailable
+from semel.machine.projection import InflightRow
 from semel.store.contract import Claims
 from semel.store.sqlite import SQLite
 
@@ -115,6 +118,26 @@ def test_a_task_taken_here_that_cannot_be_read_is_held_no_more(tmp_path: Path, m
     office.app.close()
 
 
+def test_what_ends_while_the_store_is_asked_is_looked_at_again_before_a_worker_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Desk, "remote", True)
+    office = Office(f"sqlite:///{tmp_path}/agent.db")
+    ref = office.bill.enqueue("one")
+    asked = SQLite.next_due
+
+    def slowly(self: SQLite, *args: Any) -> int | None:
+        due = asked(self, *args)
+        if due is None:
+            time.sleep(0.15)  # the attempt ends meanwhile, and its task sleeps from then on
+        return due
+
+    monkeypatch.setattr(SQLite, "next_due", slowly)
+    office.app.run_worker(until_idle=True)
+    assert office.app.tasks.get(ref).delivery == "acknowledged"
+    office.app.close()
+
+
 def test_no_event_loop_waits_for_a_store_over_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Desk, "remote", True)
     office = Office(f"sqlite:///{tmp_path}/agent.db")
@@ -185,3 +208,30 @@ def test_a_store_answers_again_when_a_question_is_answered(
     said = [record.getMessage() for record in caplog.records]
     assert [sum(word in line for line in said) for word in ("does not answer", "answers again")] == [1, 1]
     office.app.close()
+
+
+def test_what_runs_alone_has_no_neighbour_that_comes_later(tmp_path: Path) -> None:
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    here: set[str] = set()
+    beside: list[set[str]] = []
+
+    @app.task(intent=("n",), retry=semel.Retry(max_crashes=2))
+    async def job(n: str) -> None:
+        here.add(n)
+        for _ in range(4):
+            beside.append(set(here))
+            await asyncio.sleep(0.03)
+        here.discard(n)
+
+    deadly, session = job.enqueue("deadly"), app.runtime.session()
+    ticket, _ = claim_one(app.runtime.desk, session, "default", deadly.id, semel.Retry(max_crashes=2), [])
+    assert ticket.wait(10)
+    held = InflightRow(session.id, "default", deadly.id)
+    begin_taking_back(app.runtime.desk, held, "dead", "session:another")[2].ticket.wait()  # it has killed its worker once
+    session.held.clear()
+    for n in range(6):
+        job.enqueue(f"n{n}")
+    app.run_worker(concurrency=5, until_idle=True)
+    assert {"deadly"} in beside and {"deadly"} == set().union(*(many for many in beside if "deadly" in many))
+    assert max(len(many) for many in beside) > 1, "others do run beside each other"
+    app.close()

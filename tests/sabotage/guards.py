@@ -14,6 +14,7 @@ KEYS = ("tests/machine/test_keys.py",)
 SESSION = ("tests/engine/test_session.py",)
 PERFORM = ("tests/engine/test_perform.py",)
 ACTING = ("tests/engine/test_acting.py",)
+DRIVE = ("tests/engine/test_drive.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
@@ -287,7 +288,17 @@ BY_TEST = (
     Guard("R9 in flight in this attempt: joined", "engine/attempt.py", "there = self._flights.get(key)", "there = None", (f"{PERFORM[0]}::test_r9_parallel_calls_of_one_key_are_one_effect_async",)),
     Guard("R11 a swallowed suspension ends the attempt all the same", "engine/attempt.py",
           "        if self.exit is not None:\n            yield from self._take_exit", "        if False:\n            yield from self._take_exit", PERFORM),
-    Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await asyncio.shield(task)", "return await task", PERFORM),
+    Guard("R11 a cancelled handler does not cancel a call", "decorated.py", "return await drive.arun_shielded(", "return await drive.arun(", PERFORM),
+    Guard("R17 what begins while its loop ends is ended with it", "engine/drive.py", "            stopped = self._stop()\n", "            stopped: list[Any] = []\n", DRIVE),
+    Guard("R17 of a loop that is closed nothing goes on", "engine/drive.py",
+          "        except RuntimeError:  # it is closed: what is under way there goes on no more\n            self._stop()", "        except RuntimeError:\n            pass", DRIVE),
+    Guard("R11 an attempt whose loop ends has not failed", "engine/drive.py", "(stopped or not self._shielded)) or", "stopped) or", DRIVE),
+    Guard("R17 nothing begins after what was stopped with its caller", "engine/drive.py", "(stopped or not self._shielded)) or", "not self._shielded) or", DRIVE),
+    Guard("a loop is woken once for a batch", "store/writer.py", "                ticket.set(outcome, boxes)\n", "                ticket.set(outcome)\n", DRIVE),
+    Guard("what fails in a mailbox takes nobody along", "engine/drive.py", "            if self._calls:  # an interrupt", "            if False:  # an interrupt", DRIVE),
+    Guard("a long replay lets others run", "engine/drive.py", "    if driver.future.done():\n", "    if False:\n", DRIVE),
+    Guard("binding in order is for what is in order", "engine/data.py", "if not kwargs and len(args) == len(self._names) == self._in_order:", "if not kwargs and len(args) == len(self._names):", DRIVE),
+    Guard("what is called small is far within the limit", "engine/data.py", "len(data) < SIZE_LIMIT >> 6 and data.isascii()", "data.isascii()", DRIVE),
     Guard("R14 the whole TTL is watched", "engine/session.py", "if seen.still_seconds >= min(row.ttl_ms, longest) / 1000:",
           "if seen.still_seconds >= min(row.ttl_ms, longest) / 4000:", SESSION),
     Guard("R14 a gap is not watching", "engine/session.py", "gap if gap <= self.ttl / 2 else 0.0", "gap", SESSION),
@@ -329,7 +340,7 @@ BY_TEST = (
           (f"{ROLES}::test_a_role_cannot_make_itself_another_tenants",)),
     Guard("tenants: a role that bypasses its policies is refused", "store/pgschema.py", "if tenant is not None and not fenced:", "if False:",
           (f"{ROLES}::test_a_tenants_role_that_no_policy_holds_is_refused",)),
-    Guard("an effect inside an effect is refused", "engine/runtime.py", '            set_here(inside, IN_EFFECT),\n', "", BAD),
+    Guard("an effect inside an effect is refused", "engine/runtime.py", "inside.set(IN_EFFECT)", 'inside.set("")', BAD),
     Guard("an effect outside work is refused", "decorated.py", "    if attempt is None:\n        raise Misuse(", "    if attempt is None:\n        raise ValueError(", BAD),
     Guard("a plain call in a running loop is refused", "decorated.py", "    if in_loop():\n        raise Misuse(", "    if False:\n        raise Misuse(", BAD),
     # --- workers and a database ---
@@ -471,6 +482,8 @@ BY_TEST = (
           ("tests/postgres/test_postgres_opening.py::test_no_part_of_a_password_is_shown",)),
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
+    Guard("what ended while the store was asked is looked at again", "worker.py", " or self._alone or self._poked:", " or self._alone:", START),
+    Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself or", "if self._alone or", START),
     Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
     Guard("the streams of keys are read away from the loop", "worker.py",
           "return await self._asked(read) if taken.task.joined else read()", "return read()", START),

@@ -76,6 +76,9 @@ class Attempt:
         self.doing: dict[str, Doing] = {}
         self.looked_at: frozenset[str] | None = None  # in direct mode: the effects that were declared when it was asked
         self.exit: Exit | None = None
+        self.code_ended: Callable[[], object] = lambda: (
+            None
+        )  # told when nothing of it runs any more, and only the store is waited for
         self.stopping = False
         self._flights: dict[str, Signal] = {}
         self._steps: dict[str, int] = {}
@@ -347,6 +350,7 @@ class Attempt:
         """End the attempt. The machine is asked, never the exception (R11): a swallowed suspension is one all the same."""
         while (busy := self.running()) is not None:
             yield Await(busy)
+        self.code_ended()
         yield from self._end(reply, encode)
 
     def _end(self, reply: Returned | Raised, encode: Callable[[Any], Any]) -> Generator[Request, Any, None]:

@@ -16,7 +16,7 @@ from semel.machine.compact import compact
 from semel.model import Json, Submission
 
 SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
-LONGEST = 7  # bytes of JSON that one character of ASCII may take, and a share of the quotes
+MOST_SMALL = 8  # so many texts of a 64th of the limit, each character escaped, are still within it
 _PLAIN = (str, int, bool)
 
 
@@ -93,10 +93,15 @@ def first_line(error: ValidationError) -> str:
     return f"{where}: {found['msg']}" if where else str(found["msg"])
 
 
+def _is_small(data: Json) -> bool:
+    """Whether it is surely JSON, and far within the limit; False: one must look."""
+    if type(data) is str:
+        return len(data) < SIZE_LIMIT >> 6 and data.isascii()
+    return data is None or type(data) is bool or (type(data) is int and -(2**63) < data < 2**63)
+
+
 def check_size(data: Json, what: str) -> None:
     """Raises `NotRecordable` when `data` as JSON is over the limit, or is no JSON (NaN)."""
-    if type(data) is str and len(data) < SIZE_LIMIT // LONGEST and data.isascii():
-        return
     try:
         size = len(compact(data).encode())
     except (ValueError, TypeError, RecursionError) as error:
@@ -118,7 +123,8 @@ class Parameters:
         kept = [p.replace(annotation=hints[p.name]) for p in kept]
         self.signature = inspect.Signature(kept, return_annotation=hints.get("return", inspect.Signature.empty))
         self.values = {p.name: Value(hints[p.name], f"{what}: parameter {p.name!r}") for p in kept}
-        self._in_place = not any(p.kind is p.KEYWORD_ONLY for p in kept)
+        self._names = tuple(self.values)
+        self._in_order = len([p for p in kept if p.kind is not p.KEYWORD_ONLY])
 
     def _check(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
@@ -131,16 +137,17 @@ class Parameters:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The values by name, defaults included, each as its type. Raises `Misuse` that names the field."""
         values = {}
-        for name, value in self._named(args, kwargs).items():
+        for name, value in self._given(args, kwargs).items():
             try:
                 values[name] = self.values[name].validate(value)
             except ValidationError as error:
                 raise Misuse(f"{self.what}: {name} is not a {_name(self.values[name].annotation)}: {first_line(error)}") from None
         return values
 
-    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        if self._in_place and not kwargs and len(args) == len(self.values):  # each in its place, and none is left to its default
-            return dict(zip(self.values, args, strict=True))
+    def _given(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """What was given by name, defaults included. All in order, as calls mostly are, needs no binding."""
+        if not kwargs and len(args) == len(self._names) == self._in_order:
+            return dict(zip(self._names, args, strict=True))
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -163,6 +170,8 @@ class Parameters:
             except ValidationError as error:
                 why = f"it does not read the same again: {first_line(error)}"
                 raise Misuse(f"{self.what}: {name} cannot be recorded: {why}; pass plain data") from None
+        if len(data) < MOST_SMALL and all(map(_is_small, data.values())):
+            return data
         try:
             check_size(data, "the set of arguments")
         except NotRecordable as error:
@@ -205,7 +214,7 @@ class Result:
     def encode(self, value: Any) -> Json:
         """JSON data. Raises `NotRecordable`."""
         data = self._value.encode(value)
-        if not isinstance(data, int | None):
+        if not _is_small(data):
             check_size(data, "the result")
         return data
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from types import FunctionType
 from typing import Any, Generic, Literal, TypeVar, get_origin
 
 from semel.engine.data import Parameters, Result, hints_of
@@ -25,6 +27,8 @@ def milliseconds(duration: timedelta) -> int:
 
 def is_async(fn: Callable[..., Any]) -> bool:
     """Whether calling `fn` gives a coroutine."""
+    if isinstance(fn, FunctionType) and fn.__code__.co_flags & inspect.CO_COROUTINE:
+        return True  # what is below says so too, and takes ten times as long
     return inspect.iscoroutinefunction(fn) or inspect.iscoroutinefunction(getattr(fn, "__call__", None))  # noqa: B004
 
 
@@ -86,6 +90,11 @@ class Effect:
     def names(self) -> tuple[str, ...]:
         """All names that it has, or had."""
         return (*self.formerly, self.name)
+
+    @functools.cached_property
+    def ladder(self) -> tuple[str, ...]:
+        """Its rungs as they are recorded."""
+        return tuple(str(rung) for rung in self.rungs)
 
     @property
     def atomic(self) -> bool:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import logging
 import os
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator, Callable, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from semel.engine.requests import Await, Call, Raised, Reply, Request, Returned, Sleep, TimedOut
 from semel.store.writer import Signal
 
 T = TypeVar("T")
+log = logging.getLogger("semel")
 CANCEL_GRACE = 1.0  # seconds that a cancelled coroutine is given to end
 
 
@@ -145,33 +149,72 @@ def run(procedure: Generator[Request, Any, T]) -> T:
 
 
 class _Mailbox:
-    """Wakes a loop once for all that happened since it last looked: a commit answers many, and each wake is a system call."""
+    """What wakes a loop once for all that happened since it last looked; and what is under way there, until it shuts down."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._lock = threading.Lock()
-        self._told: list[asyncio.Future[None]] = []
+        self._loop = weakref.ref(loop)
+        self._calls: deque[Callable[[], object]] = deque()
+        self._rung = False
+        self.drivers: set[_Driver[Any]] = set()
+        self._until_shutdown = self._shutting_down()
+        with contextlib.suppress(StopIteration):
+            self._until_shutdown.asend(None).send(None)  # to its yield: from here on the loop ends it when it shuts down
 
-    def tell(self, future: asyncio.Future[None]) -> None:
+    def put(self, call: Callable[[], object]) -> None:
         """From any thread."""
-        with self._lock:
-            self._told.append(future)
-            if len(self._told) > 1:
-                return  # whoever was first has called the loop
+        self._calls.append(call)
+
+    def ring(self) -> None:
+        """From any thread."""
+        if self._rung:
+            return  # whoever was first has called the loop, and it has not looked yet
+        self._rung = True
         try:
-            self._loop.call_soon_threadsafe(self._open)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+            loop = self._loop()
+            if loop is None:
+                raise RuntimeError("the loop is gone")
+            loop.call_soon_threadsafe(self._open)
+        except RuntimeError:  # it is closed: what is under way there goes on no more
+            self._stop()
 
     def _open(self) -> None:
-        with self._lock:
-            told, self._told = self._told, []
-        for future in told:
-            if not future.done():
-                future.set_result(None)
+        self._rung = False  # first: what comes from now on rings again
+        try:
+            while self._calls:
+                self._calls.popleft()()
+        finally:
+            if self._calls:  # an interrupt of one takes nobody along
+                self.ring()
+
+    async def _shutting_down(self) -> AsyncGenerator[None, None]:
+        """Ended by `loop.shutdown_asyncgens`, as asyncio.run does at its end: what has begun meanwhile may not be cut off."""
+        try:
+            yield
+        finally:
+            stopped = self._stop()
+            if stopped:
+                await asyncio.wait(stopped, timeout=CANCEL_GRACE)
+
+    def _stop(self) -> list[asyncio.Task[Any]]:
+        stopped: list[asyncio.Task[Any]] = []
+        for driver in list(self.drivers):
+            try:
+                task = driver.cancel()
+            except Exception:  # as when the app is closed as well; it takes nobody along
+                log.exception("semel: what was under way in an event loop that ends could not be given up in order")
+            else:
+                stopped += [task] if task is not None else []
+        return stopped
 
 
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
+
+
+def _mailbox(loop: asyncio.AbstractEventLoop) -> _Mailbox:
+    mailbox = _mailboxes.get(loop)
+    if mailbox is None:
+        mailbox = _mailboxes[loop] = _Mailbox(loop)
+    return mailbox
 
 
 async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
@@ -179,11 +222,8 @@ async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
     if signal.is_set:
         return signal.value
     loop = asyncio.get_running_loop()
-    mailbox = _mailboxes.get(loop)
-    if mailbox is None:
-        mailbox = _mailboxes[loop] = _Mailbox(loop)
     future: asyncio.Future[None] = loop.create_future()
-    signal.then(lambda: mailbox.tell(future))
+    signal.hand(_mailbox(loop), lambda: _happened(future))
     if seconds is None:
         await future
     else:
@@ -191,70 +231,213 @@ async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
     return signal.value if signal.is_set else None
 
 
-async def _call_async(call: Call) -> Reply:
-    return await (_await_coroutine(call) if call.is_async else _await_thread(call))
+def _happened(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
-async def _await_thread(call: Call) -> Reply:
-    done = Signal()
-    reply = None
-    try:
-        _in_thread(call, done)
-        reply = await wait_for_signal(done, call.seconds)
-    finally:  # a timeout, or this task was cancelled: what was called runs on, and its end is told
-        if reply is None and call.late is not None:
-            late = call.late
-            done.then(lambda: late(done.value))
-    return reply or TimedOut()
+_STOPPED = Raised(TimeoutError("cancelled at its timeout"))
 
 
-async def _await_coroutine(call: Call) -> Reply:
-    task = asyncio.ensure_future(call.fn(*call.args, **call.kwargs))
-    told = False
-    try:
-        await asyncio.wait([task], timeout=call.seconds)
-        if not task.done():
+class _Driver(Generic[T]):
+    """Runs a procedure on an event loop by callbacks, in its caller's context. It has no task of its own, for two reasons:
+    nobody can cancel it, and each turn of a loop that is saved is felt. The user's coroutines get a task each.
+
+    shielded: it goes on when whoever awaits `future` is cancelled. Each wait has a number, so that only its first answer counts.
+    """
+
+    __slots__ = (
+        "_box", "_call", "_context", "_done", "_expired", "_loop", "_procedure", "_shielded", "_started", "_task", "_timer",
+        "_turn", "future",
+    )  # fmt: skip
+
+    def __init__(self, procedure: Generator[Request, Any, T], *, shielded: bool) -> None:
+        self._procedure, self._shielded = procedure, shielded
+        self._loop = asyncio.get_running_loop()
+        self._box = _mailbox(self._loop)
+        self._context = contextvars.copy_context()
+        self.future: asyncio.Future[T] = self._loop.create_future()
+        self._turn = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._call: Call | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._done: Signal | None = None
+        self._started = self._expired = False
+        self._box.drivers.add(self)
+        self._step(None)
+
+    # --- the procedure ---
+
+    def _step(self, answer: Any) -> None:
+        """Run it until it must wait, or to its end."""
+        try:
+            request = self._procedure.send(answer)
+            while isinstance(request, Await) and request.signal.is_set:
+                request = self._procedure.send(request.signal.value)
+            self._wait(request)
+        except StopIteration as stop:
+            self._over()
+            if not self.future.done():
+                self.future.set_result(stop.value)
+        except BaseException as error:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._over()
+        self._procedure.close()
+        if not self.future.done():
+            self.future.set_exception(error)
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise error
+
+    def _over(self) -> None:
+        self._turn += 1
+        self._box.drivers.discard(self)
+
+    def _wait(self, request: Request) -> None:
+        if isinstance(request, Await):
+            self._hear(request.signal)
+            if request.seconds is not None:
+                self._after(request.seconds, self._answer, request.signal)
+        elif isinstance(request, Sleep):
+            self._after(request.seconds, self._answer)
+        else:
+            self._begin(request)
+
+    def _hear(self, signal: Signal) -> None:
+        signal.hand(self._box, partial(self._context.run, self._answer, self._turn, signal))
+
+    def _here(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool = False) -> None:
+        """From within a coroutine's task, in the caller's context: a copy, since an eager task ends where that is entered."""
+        self._context.copy().run(self._ended, turn, call, reply, stopped)
+
+    def _after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
+        self._timer = self._loop.call_later(seconds, call, self._turn, *args, context=self._context)
+
+    def _answer(self, turn: int, answer: Any = None) -> None:
+        """What it waited for: a signal, whose value counts, or a reply."""
+        if self._goes_on(turn):
+            self._turned()
+            if isinstance(answer, Signal):
+                answer = answer.value if answer.is_set else None
+            self._step(answer)
+
+    def _goes_on(self, turn: int, *, stopped: bool = False) -> bool:
+        """Whether an answer comes in time, and something may still begin. stopped: so was the coroutine, and not for its time.
+
+        Who is stopped together with its caller is so by a loop that shuts down.
+        """
+        if turn != self._turn:
+            return False
+        if (self.future.cancelled() and (stopped or not self._shielded)) or (stopped and self._loop.is_closed()):
+            self.cancel()
+            return False
+        return True
+
+    def _turned(self) -> None:
+        self._turn += 1
+        self._call = self._task = self._done = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def cancel(self) -> asyncio.Task[Any] | None:
+        """Whoever gives it up gives up what it called, too; the end of that is told. The task that was cancelled, if any."""
+        if self not in self._box.drivers:
+            return None
+        call, task, done = self._call, self._task, self._done
+        self._turned()
+        self._over()
+        try:
+            if not self._loop.is_closed():
+                self.future.cancel()
+                if task is not None:
+                    task.cancel()
+            if call is not None and call.late is not None and not self._started:
+                call.late(_STOPPED)  # its coroutine never begins, and so cannot tell its end
+            if call is not None and done is not None:
+                _tell_late(call, done)
+        finally:
+            self._procedure.close()  # its `finally` clauses run now, not some day
+        return task
+
+    # --- the user's code ---
+
+    def _begin(self, call: Call) -> None:
+        turn = self._turn
+        self._call, self._started, self._expired = call, not call.is_async, False
+        if call.is_async:
+            task = self._loop.create_task(self._coroutine(turn, call))
+            if turn != self._turn:
+                return  # an eager one, which has ended
+            self._task = task
+        else:
+            self._done = Signal()
+            _in_thread(call, self._done)
+            self._hear(self._done)
+        if call.seconds is not None:
+            self._after(call.seconds, self._expire)
+
+    async def _coroutine(self, turn: int, call: Call) -> None:
+        """In a task of its own. Its end is told from within: a callback would be one more turn of the loop."""
+        self._started = True
+        try:
+            value = await call.fn(*call.args, **call.kwargs)
+        except asyncio.CancelledError:
+            self._here(turn, call, _STOPPED, True)
+        except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
+            self._here(turn, call, Raised(error), True)
+            raise
+        except BaseException as error:  # everything is an outcome, and is judged by the procedure
+            self._here(turn, call, Raised(error))
+        else:
+            self._here(turn, call, Returned(value))
+
+    def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
+        """An answer; or the late end of what nobody waits for any more."""
+        if self._goes_on(turn, stopped=stopped and not self._expired):
+            self._answer(turn, reply)
+        elif call.late is not None:
+            call.late(reply)
+
+    def _expire(self, turn: int) -> None:
+        """Its time is over: a coroutine is cancelled, and given a moment; a thread runs on, and its end is told."""
+        call, task, done = self._call, self._task, self._done
+        if call is None or not self._goes_on(turn):
+            return
+        if task is not None and not self._expired:
+            self._expired = True
             task.cancel()
-            await asyncio.wait([task], timeout=CANCEL_GRACE)
-        if task.done():
-            told = True
-            return _reply_of(task)
-        return TimedOut()
-    except asyncio.CancelledError:
-        task.cancel()  # whoever gives up the attempt gives up its handler
-        raise
-    finally:
-        if not told and call.late is not None:
-            late = call.late
-            task.add_done_callback(lambda ended: late(_reply_of(ended)))
+            self._after(CANCEL_GRACE, self._expire)
+        elif task is not None and not self._started:
+            self._answer(turn, _STOPPED)
+        elif done is not None and done.is_set:
+            self._answer(turn, done)
+        else:
+            self._answer(turn, TimedOut())
+            if done is not None:
+                _tell_late(call, done)
 
 
-def _reply_of(task: asyncio.Future[Any]) -> Returned | Raised:
-    if task.cancelled():
-        return Raised(TimeoutError("cancelled at its timeout"))
-    error = task.exception()
-    return Raised(error) if error is not None else Returned(task.result())
+def _tell_late(call: Call, done: Signal) -> None:
+    late = call.late
+    if late is not None:
+        done.then(lambda: late(done.value))
 
 
 async def arun(procedure: Generator[Request, Any, T]) -> T:
-    """Run a procedure on this event loop."""
+    """Run a procedure on this event loop. Cancelled, it gives up the procedure, and the coroutine that it waits for."""
+    driver = _Driver(procedure, shielded=False)
     try:
-        return await _arun(procedure)
-    finally:
-        procedure.close()  # if this coroutine was cancelled, its `finally` clauses run now, not some day
+        return await driver.future
+    except asyncio.CancelledError:
+        driver.cancel()
+        raise
 
 
-async def _arun(procedure: Generator[Request, Any, T]) -> T:
-    answer: Any = None
-    while True:
-        try:
-            request = procedure.send(answer)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]
-        if isinstance(request, Await):
-            answer = await wait_for_signal(request.signal, request.seconds)
-        elif isinstance(request, Sleep):
-            await asyncio.sleep(request.seconds)
-            answer = None
-        else:
-            answer = await _call_async(request)
+async def arun_shielded(procedure: Generator[Request, Any, T]) -> T:
+    """The same, but whoever is cancelled while he waits here does not cancel the procedure (R11)."""
+    driver = _Driver(procedure, shielded=True)
+    if driver.future.done():
+        await asyncio.sleep(0)  # it was on record: a long replay lets others run all the same
+    return await driver.future

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from semel.engine import approval, atomic, declare, identity, recover, redaction
 from semel.engine.acting import Acting
@@ -27,6 +27,7 @@ from semel.store.writer import Signal
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
 
+E = TypeVar("E")
 MOST_DECLINED = 100  # refusals that an attempt may read; who asks on will not stop by itself
 RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
 
@@ -73,6 +74,8 @@ def called(attempt: Attempt, effect: Effect, args: tuple[Any, ...], kwargs: dict
     attempt.expect_unchanged(effect)
     if effect.atomic:
         attempt.runtime.lender(effect)
+    if not effect.redact:
+        return _called(attempt, effect, args, kwargs, occurrence)
     with redaction.careful(attempt, effect, args, kwargs):
         return _called(attempt, effect, args, kwargs, occurrence)
 
@@ -164,7 +167,7 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
         said = attempt.said.get(call.key)
         decided = yield from open_submission(attempt, effect, call.key, e.Intend(
             call.key, effect.first_name, call.args, call.digest, call.material, attempt.ledger.state.id, attempt.number,
-            attempt.token, attempt.session.id, call.occurrence, call.generation, tuple(str(rung) for rung in effect.rungs),
+            attempt.token, attempt.session.id, call.occurrence, call.generation, effect.ladder,
             effect.timeout_ms, attempt.unfenced, said=said, limit=attempt.limit_effects, per_task=effect.per_task,
             doubt=attempt.doubt(effect.scope), approvers=approvers, intent=effect.intent if approvers else (),
             at=attempt.clock.latest_ms(), observed=observed,
@@ -174,7 +177,7 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
             continue
         observed = identity.unseen(effect)  # what was seen is of this moment
         yield from approval.wait(attempt, call, decided)
-        if not isinstance(decided, Refusal) and any(isinstance(event, j.Assumed) for event in decided.events):
+        if not isinstance(decided, Refusal) and _first(decided, j.Assumed) is not None:
             yield from recover.climb(attempt, effect, call.key)
             continue
         if not isinstance(decided, Refusal):
@@ -202,6 +205,14 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
         yield from attempt.suspend(decided, call.key, effect)
 
 
+def _first(decided: e.Decision, kind: type[E]) -> E | None:
+    """The first event of a kind."""
+    for event in decided.events:
+        if isinstance(event, kind):
+            return event
+    return None
+
+
 def open_submission(
     attempt: Attempt, effect: Effect, key: str, intend: e.Intend, cap_ms: int | None = None
 ) -> Generator[Request, Any, e.Decision | Refusal]:
@@ -216,7 +227,7 @@ def open_submission(
     finally:
         if not settled and doing.move("waiting", "abandoned"):
             attempt.abandon(key)
-    mine = None if isinstance(decided, Refusal) else next((x for x in decided.events if isinstance(x, j.Intended)), None)
+    mine = None if isinstance(decided, Refusal) else _first(decided, j.Intended)
     if mine is not None:
         doing.n, doing.token = mine.n, mine.token  # of this very decision: the stream may have moved on since it landed
     return decided

@@ -7,7 +7,7 @@ import contextlib
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -53,22 +53,20 @@ def in_loop() -> bool:
 class Code:
     """The code of one submission, while it runs: the kernel timer stays armed until it has ended."""
 
+    __slots__ = ("_doing", "_runtime", "began")
+
     def __init__(self, runtime: Runtime, doing: Doing) -> None:
         self._runtime, self._doing = runtime, doing
         self.began = runtime.desk.clock.boot()
-        self._over = False
-        self._lock = threading.Lock()
         runtime.watchdog.enter()
         with runtime.lock:
             runtime.codes.add(self)
 
     def ended(self) -> None:
         """It returned or raised; only the first time counts."""
-        with self._lock:
-            if self._over:
-                return
-            self._over = True
         with self._runtime.lock:
+            if self not in self._runtime.codes:
+                return
             self._runtime.codes.discard(self)
         self._runtime.watchdog.leave()
 
@@ -253,20 +251,7 @@ class Runtime:
             command = e.MarkUnfenced(doing.key, doing.n, doing.token, "child")
             land(attempt.ledger, command)  # waits until it is durable; what it raises keeps the child from being made
 
-        return self._wrapped(fn, lambda: self._in_effect(attempt, acting, about_to_spawn))
-
-    @contextlib.contextmanager
-    def _in_effect(self, attempt: Attempt, acting: Acting, about_to_spawn: Callable[[str], None]) -> Iterator[None]:
-        with (
-            set_here(current, attempt),
-            set_here(inside, IN_EFFECT),
-            set_here(acting_now, acting),
-            watching_children(about_to_spawn),
-        ):
-            follow_anyio()
-            if in_loop():
-                follow_tasks(asyncio.get_running_loop())
-            yield
+        return _wrapped(fn, lambda: _InEffect(attempt, acting, about_to_spawn))
 
     @property
     def ring(self) -> Ring:
@@ -292,16 +277,16 @@ class Runtime:
 
     def looking(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """A lookup's function."""
-        return self._wrapped(fn, lambda: set_here(inside, "a lookup"))
+        return _wrapped(fn, lambda: set_here(inside, "a lookup"))
 
     def judging(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """An effect's approve predicate."""
-        return self._wrapped(fn, lambda: set_here(inside, "an approve predicate"))
+        return _wrapped(fn, lambda: set_here(inside, "an approve predicate"))
 
     def observing(self, effect: Effect, attempt: Attempt) -> Callable[..., Any]:
         """What tells as whom an effect would be sent."""
         assert effect.identity is not None
-        return self._wrapped(effect.identity.fn, lambda: set_here(inside, "an identity function"))
+        return _wrapped(effect.identity.fn, lambda: set_here(inside, "an identity function"))
 
     def stepping(self, step: Step, attempt: Attempt, key: str) -> Callable[..., Any]:
         """A step's function."""
@@ -309,31 +294,61 @@ class Runtime:
 
     def handling(self, fn: Callable[..., Any], attempt: Attempt) -> Callable[..., Any]:
         """A task's handler."""
-        return self._wrapped(fn, lambda: set_here(current, attempt))
+        return _wrapped(fn, lambda: set_here(current, attempt))
 
-    def _wrapped(
-        self, fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]
-    ) -> Callable[..., Any]:
-        if is_async(fn):
 
-            async def in_loop(*args: Any, **kwargs: Any) -> Any:
-                with around():
-                    return await fn(*args, **kwargs)
+def _wrapped(fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]) -> Callable[..., Any]:
+    if is_async(fn):
 
-            return in_loop
-
-        def in_thread(*args: Any, **kwargs: Any) -> Any:
+        async def in_loop(*args: Any, **kwargs: Any) -> Any:
             with around():
-                return fn(*args, **kwargs)
+                return await fn(*args, **kwargs)
 
-        return in_thread
+        return in_loop
+
+    def in_thread(*args: Any, **kwargs: Any) -> Any:
+        with around():
+            return fn(*args, **kwargs)
+
+    return in_thread
 
 
-@contextlib.contextmanager
-def set_here(variable: contextvars.ContextVar[Any], value: Any) -> Iterator[None]:
-    """Give a context variable a value, for a while."""
-    token = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(token)
+class set_here:  # noqa: N801  (used as a statement)
+    """Give a context variable a value, for a while. A class, since a generator's would be felt at each effect."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: contextvars.ContextVar[Any], value: Any) -> None:
+        self._variable, self._value = variable, value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        self._variable.reset(self._token)
+
+
+class _InEffect:
+    """While an effect's code runs, or what it started: whose it is, what it may not call, and what it leaves behind."""
+
+    __slots__ = ("_acting", "_attempt", "_children", "_tokens")
+
+    def __init__(self, attempt: Attempt, acting: Acting, about_to_spawn: Callable[[str], None]) -> None:
+        self._attempt, self._acting = attempt, acting
+        self._children = watching_children(about_to_spawn)
+
+    def __enter__(self) -> None:
+        self._tokens = (current.set(self._attempt), inside.set(IN_EFFECT), acting_now.set(self._acting))
+        self._children.__enter__()
+        follow_anyio()
+        try:
+            follow_tasks(asyncio.get_running_loop())
+        except RuntimeError:
+            pass  # there is none in a thread
+
+    def __exit__(self, *_: object) -> None:
+        self._children.__exit__(None, None, None)
+        attempt, where, acting = self._tokens
+        current.reset(attempt)
+        inside.reset(where)
+        acting_now.reset(acting)

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from semel.errors import StoreUnavailable
 from semel.store.batch import touched
@@ -21,6 +21,16 @@ log = logging.getLogger("semel")
 Observed = Callable[[list[Unit], list[Outcome], float, float], None]  # seconds that it took, and that the first had waited
 
 
+class Box(Protocol):
+    """What an event loop is woken through: whatever was put there since it last looked, by one ring."""
+
+    def put(self, call: Callable[[], object], /) -> None:
+        """From any thread: what the loop is to do when it looks."""
+
+    def ring(self) -> None:
+        """From any thread: let the loop look. Never raises."""
+
+
 class Signal:
     """Something that happens once, on some thread; callbacks run there."""
 
@@ -28,7 +38,7 @@ class Signal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._callbacks: list[Callable[[], None]] | None = []
+        self._callbacks: list[tuple[Box | None, Callable[[], object]]] | None = []
         self.value: Any = None
 
     @property
@@ -36,8 +46,8 @@ class Signal:
         """Whether it has happened."""
         return self._callbacks is None
 
-    def set(self, value: Any = None) -> None:
-        """It happens; the second time nothing does."""
+    def set(self, value: Any = None, boxes: set[Box] | None = None) -> None:
+        """It happens; the second time nothing does. boxes: gets those that the caller must ring; None: they are rung here."""
         with self._lock:
             callbacks = self._callbacks
             if callbacks is None:
@@ -45,9 +55,16 @@ class Signal:
             self.value = value  # first: `is_set` is read without the lock
             self._callbacks = None
         interrupted: KeyboardInterrupt | None = None
-        for callback in callbacks:
+        for box, callback in callbacks:
             try:
-                callback()
+                if box is None:
+                    callback()
+                    continue
+                box.put(callback)
+                if boxes is None:
+                    box.ring()
+                else:
+                    boxes.add(box)
             except KeyboardInterrupt as error:
                 interrupted = error
             except BaseException:  # whoever sets it (the writer's thread, say) must go on
@@ -59,9 +76,18 @@ class Signal:
         """Run `callback` when it happens, or now if it has."""
         with self._lock:
             if self._callbacks is not None:
-                self._callbacks.append(callback)
+                self._callbacks.append((None, callback))
                 return
         callback()
+
+    def hand(self, box: Box, call: Callable[[], object]) -> None:
+        """Put `call` into the box when it happens, or now if it has, and let its loop be woken: once for a whole batch."""
+        with self._lock:
+            if self._callbacks is not None:
+                self._callbacks.append((box, call))
+                return
+        box.put(call)
+        box.ring()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread until it happens; False: `timeout` seconds were over first."""
@@ -188,8 +214,20 @@ class Writer:
             self._set_aside(busy)
             if self.observed is not None and answered:  # first: what follows from an answer is told after it
                 self._tell(self.observed, answered, began)
+            self._answer(answered)
+
+    def _answer(self, answered: list[tuple[Ticket, Outcome | StoreUnavailable]]) -> None:
+        """In order; each loop that waits for any of it is woken once, by one system call."""
+        boxes: set[Box] = set()
+        try:
             for ticket, outcome in answered:
-                ticket.set(outcome)
+                ticket.set(outcome, boxes)
+        finally:
+            for box in boxes:
+                try:
+                    box.ring()
+                except Exception:
+                    log.exception("semel: an event loop could not be woken")
 
     def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
         """Of each transaction that was acknowledged, and of nothing that is empty."""
