@@ -111,6 +111,11 @@ class Batch:
         self.told = self.told or landed
         return landed
 
+    def learn(self) -> None:
+        """What was kept has been written: the facts are as the store holds them now."""
+        self.facts.heads.update(self._heads)
+        self.facts.keys.update(self._keys)
+
     def writes(self) -> Writes | None:
         """What was kept; None: nothing."""
         if not (self._rows or self._tables or self._keys):

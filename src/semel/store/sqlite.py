@@ -20,8 +20,9 @@ import apsw
 from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
+from semel.machine.tasks import Task
 from semel.store import forks, guardfile, sqlitefile
-from semel.store.batch import Batch, Facts, SessionFacts, by_age, by_rank, unguarded
+from semel.store.batch import Batch, Facts, SessionFacts, Stream, by_age, by_rank, unguarded
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
@@ -120,6 +121,7 @@ class SQLite:
         self.memory = place == ":memory:"
         self._alone = self.memory or vfs is not None  # one connection for all
         self._path = None if self._alone else Path(place).absolute()  # a relative one would follow the process's folder
+        self._log_path = self._path and Path(f"{self._path}-wal")
         self._connections: list[Connection] = []
         self._guarded: str | None = None
         self._inode: tuple[int, int] | None = None
@@ -147,7 +149,7 @@ class SQLite:
                 sqlitefile.pragmas(connection.raw)
         self._inode = sqlitefile.inode(self._path)
         self.reread()
-        self._log = self._log_now()
+        self._log = sqlitefile.inode(self._log_path)
 
     def _connect(self) -> Connection:
         connection = Connection(str(self._path or self.place), vfs=self._vfs)
@@ -183,10 +185,7 @@ class SQLite:
 
         What is copied *into* the open file takes its log away, or nothing that we write into that would be found again.
         """
-        return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)
-
-    def _log_now(self) -> tuple[int, int] | None:
-        return None if self._path is None else sqlitefile.inode(Path(f"{self._path}-wal"))
+        return (sqlitefile.inode(self._path), sqlitefile.inode(self._log_path)) == (self._inode, self._log)
 
     def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
@@ -257,11 +256,7 @@ class SQLite:
         raw.execute("BEGIN IMMEDIATE")
         try:
             transaction = _Transaction(raw, self._passed)
-            outcomes: dict[int, Outcome] = {}
-            for at, unit in enumerate(units):
-                if isinstance(unit, Change):
-                    outcomes[at] = transaction.batch.change(unit)
-            transaction.flush()
+            outcomes = transaction.change({at: unit for at, unit in enumerate(units) if isinstance(unit, Change)})
             for at, unit in enumerate(units):
                 if isinstance(unit, ClaimUnit):
                     outcomes[at] = transaction.claim(unit)
@@ -427,14 +422,26 @@ class _Asked(dict[Any, Any]):
         super().__init__()
         self._ask = ask
 
+    def __missing__(self, key: Any) -> Any:
+        found = self[key] = self._ask(key)
+        return found
+
     def get(self, key: Any, default: Any = None) -> Any:
-        if not super().__contains__(key):
-            self[key] = self._ask(key)
         found = self[key]
         return default if found is None else found
 
     def __contains__(self, key: object) -> bool:
         return True  # whatever is asked for is known
+
+
+Decided = tuple[Change, Task]  # what claims a task, and what it becomes
+
+
+def _taken(batch: Batch, change: Change, after: Task) -> ClaimedTask | None:
+    if not isinstance(batch.change(change), Landed):
+        return None
+    part = change.parts[0]
+    return ClaimedTask(part.tenant, after, Head(part.rows[-1].seq, part.rows[-1].hash))
 
 
 class _Transaction:
@@ -443,10 +450,6 @@ class _Transaction:
     def __init__(self, raw: apsw.Connection, passed: Passed) -> None:
         self._raw, self._passed = raw, passed
         self.walks: list[Walk] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        """A batch that knows nothing yet, and reads what the one before has written."""
         self.facts = Facts(
             heads=_Asked(self._head),
             keys=_Asked(self._key),
@@ -454,7 +457,6 @@ class _Transaction:
             ids=_Asked(self._id),
             held=_Asked(self._holds),
         )
-        self.batch = Batch(self.facts)
 
     def _all(self, name: str, params: Sequence[Any]) -> list[Any]:
         return self._raw.execute(SQL[name], tuple(params)).fetchall()
@@ -485,22 +487,31 @@ class _Transaction:
         found = self._first("id_at", row)
         return found[0] if found else None
 
-    def flush(self) -> None:
-        """Write what was kept, in one order over all tables."""
-        writes = self.batch.writes()
-        if writes is not None:
-            rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
-            for name, found in (
-                ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
-                ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),
-                ("delete_inflight", writes.inflight_gone), ("insert_inflight", writes.inflight),
-                ("put_effect", writes.effects), ("delete_unknown", writes.unknown_gone), ("insert_unknown", writes.unknown),
-            ):  # fmt: skip
-                if found:
-                    self._raw.executemany(SQL[name], found)
-            if writes.epoch:
-                self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
-        self._begin()
+    def change(self, units: dict[int, Change]) -> dict[int, Outcome]:
+        """Judge them one after the other, and write what lands."""
+        batch = Batch(self.facts)
+        outcomes = {at: batch.change(unit) for at, unit in units.items()}
+        self._write(batch)
+        return outcomes
+
+    def _write(self, batch: Batch) -> None:
+        """Write what was kept, in one order over all tables; from then on it is what the tables hold."""
+        writes = batch.writes()
+        if writes is None:
+            return
+        rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
+        for name, found in (
+            ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
+            ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),
+            ("delete_inflight", writes.inflight_gone), ("insert_inflight", writes.inflight),
+            ("put_effect", writes.effects), ("delete_unknown", writes.unknown_gone), ("insert_unknown", writes.unknown),
+        ):  # fmt: skip
+            if found:
+                self._raw.executemany(SQL[name], found)
+        if writes.epoch:
+            self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
+            self.facts.sessions.clear()  # the epoch is read with them
+        batch.learn()
 
     # --- claims ---
 
@@ -509,46 +520,60 @@ class _Transaction:
         if why := unguarded(unit.guard, self.facts):
             return Fenced(why)
         if unit.task:
-            one = self._take(unit, *unit.task)
-            return Claims((one,) if one else ())
+            return Claims(tuple(one for one in self._take(unit, [unit.task], 1) if one))
 
         def take(rows: Sequence[ReadyRow], most: int) -> Iterator[Asked]:
-            for row in rows:
-                if most == 0:
-                    return
-                one = self._take(unit, row.tenant, row.task)
-                most -= one is not None
-                yield Asked(row, one, refused=one is None)
+            taken = self._take(unit, [(row.tenant, row.task) for row in rows], most)
+            return (Asked(row, one, refused=one is None) for row, one in zip(rows, taken, strict=False))
 
         walk = self._passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
         self.walks.append(walk)
         return walk.claims
 
-    def _take(self, unit: ClaimUnit, tenant: str, task: str) -> ClaimedTask | None:
-        """Claim one, or pass it over: a task that cannot be claimed must not keep those behind it from their turn."""
-        rows = [Row(*row) for row in self._all("rows", (tenant, task, 0))]
+    def _take(self, unit: ClaimUnit, keys: Sequence[Stream], most: int) -> list[ClaimedTask | None]:
+        """Claim up to `most` of these, in order: what came of each that was asked. None: it cannot be claimed, and is passed
+        over, since it must keep nobody behind it from its turn.
+        """
+        asked: list[Decided | None] = []
+        decided: list[Decided] = []
+        for key in keys:
+            if len(decided) == most:
+                break
+            asked.append(one := self._decide(unit, key))
+            if one:
+                decided.append(one)
+        written = iter(self._write_claims(decided) if decided else ())
+        return [one and next(written) for one in asked]
+
+    def _decide(self, unit: ClaimUnit, key: Stream) -> Decided | None:
+        rows = [Row(*row) for row in self._all("rows", (*key, 0))]
+        if not rows:
+            return None
+        self.facts.heads[key] = Head(rows[-1].seq, rows[-1].hash)
         try:
-            decided = unit.decide(tenant, rows) if rows else None
+            return unit.decide(key[0], rows)
         except Exception:
-            log.exception("semel: task %s cannot be claimed, and is passed over", task)
+            log.exception("semel: task %s cannot be claimed, and is passed over", key[1])
             return None
-        if decided is None:
-            return None
-        change, after = decided
+
+    def _write_claims(self, decided: Sequence[Decided]) -> list[ClaimedTask | None]:
+        """What became of each. They are written together, but for one that breaks a rule of the database."""
+        batch = Batch(self.facts)
+        taken = [_taken(batch, *one) for one in decided]
         self._raw.execute("SAVEPOINT claim")
         try:
-            landed = isinstance(self.batch.change(change), Landed)
-            self.flush()
+            self._write(batch)
         except (*BUSY, *UNAVAILABLE):
             raise
         except Exception:
-            log.exception("semel: task %s cannot be claimed, and is passed over", task)
             self._raw.execute("ROLLBACK TO claim")
-            self._begin()
-            landed = False
+            if len(decided) == 1:
+                log.exception("semel: task %s cannot be claimed, and is passed over", decided[0][0].parts[0].stream)
+                taken = [None]
+            else:
+                taken = [one for each in decided for one in self._write_claims([each])]
         self._raw.execute("RELEASE claim")
-        last = change.parts[0].rows[-1]
-        return ClaimedTask(tenant, after, Head(last.seq, last.hash)) if landed else None
+        return taken
 
     def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
         """Up to `limit` that are due: by priority, then by due; and before them the share of those that have waited longest."""
