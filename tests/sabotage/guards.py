@@ -16,6 +16,7 @@ PERFORM = ("tests/engine/test_perform.py",)
 ACTING = ("tests/engine/test_acting.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
+HEADS = ("tests/store/test_sqlite_heads.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 TIMED = "tests/watchdog/test_watchdog_timer.py::test_"
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
@@ -500,8 +501,8 @@ BY_TEST = (
     Guard("R19 asked on every connect", "store/postgres.py", "for seen in self._witness():", "for seen in ():",
           (f"{LIVING}test_who_only_accepts_tasks_goes_on_when_the_epoch_has_begun",)),
     Guard("R19 a file that is copied into has another log", "store/sqlite.py",
-          "return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)",
-          "return self._path is None or sqlitefile.inode(self._path) == self._inode",
+          "return (sqlitefile.inode(self._path), sqlitefile.inode(self._log_path)) == (self._inode, self._log)",
+          "return sqlitefile.inode(self._path) == self._inode",
           (f"{LIVING}test_a_worker_notices_that_its_file_was_changed_under_it",)),
     Guard("R20 the largest TTL is watched", "engine/arrival.py", "            if left > 0:", "            if False:", ARRIVAL),
     Guard("R20 what was accepted since says nothing of when it went back to", "engine/arrival.py",
@@ -920,10 +921,14 @@ BY_TEST = (
     Guard("SQLite: a disk that fails as the store is looked at is told so", "store/sqlitefile.py",
           "        if raw.in_transaction:  # SQLite ends it by itself when the disk fails\n            raw", "        if True:\n            raw",
           DISK_FAULTS),
-    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlite.py",
+    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlitewrite.py",
           "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", DISK_FAULTS),
-    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlite.py",
+    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlitewrite.py",
           "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", DISK_FAULTS),
+    Guard("SQLite: where a stream stands is read again once anybody has written", "store/sqlitewrite.py",
+          "if self._version != self._raw.data_version() or", "if self._version is None or", HEADS),
+    Guard("SQLite: what a transaction wrote that did not land is not remembered", "store/sqlitewrite.py",
+          "        self._version = None\n", "", HEADS),
     # --- faults in the user's own code ---
     Guard("faults: an attempt that was cut short proves no change", "testing/crashtest/faults.py",
           "first < second and (task, second) in whole", "first < second", (FAULTS + "an_attempt_that_was_cut_short_proves_no_change",)),
