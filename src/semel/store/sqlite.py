@@ -38,6 +38,7 @@ from semel.store.passed import Passed
 from semel.store.sqlitewrite import BUSY, SQL, UNAVAILABLE, Writing
 
 BUSY_SECONDS = 30.0
+STATEMENTS = 256  # that are kept prepared; each row of `executemany` takes the place of the oldest
 log = logging.getLogger("semel")
 
 
@@ -46,7 +47,7 @@ class Connection:
 
     def __init__(self, place: str, *, busy_seconds: float = BUSY_SECONDS, vfs: str | None = None) -> None:
         self.lock = threading.RLock()
-        self.raw = apsw.Connection(place, vfs=vfs)
+        self.raw = apsw.Connection(place, vfs=vfs, statementcachesize=STATEMENTS)
         if vfs is not None:
             self.raw.execute("PRAGMA locking_mode=exclusive")  # before WAL is met: a VFS in Python has no shared memory
         self._patience = busy_seconds
