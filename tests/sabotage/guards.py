@@ -266,6 +266,7 @@ BY_TEST = (
     Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
     Guard("R6 an outcome rides with the next intent", "store/writer.py",
           "while not self._closing and not self._waited_for and len(self._queue) < MOST:", "while not self._closing and not self._queue:", WRITER),
+    Guard("R6 an outcome wakes a writer that sleeps", "store/writer.py", "or self._lingering_until < self._wakes_at ", "", WRITER),
     # --- engine ---
     Guard("R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", PERFORM),
     Guard("R5 anything that is not proof is a loss", "engine/perform.py",

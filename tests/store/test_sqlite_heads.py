@@ -76,7 +76,7 @@ class World:
             guard = session(handle)
             assert handle.beat(guard.session, ["n0"], "n1", 1)
         else:
-            handle._writing._heads.clear()
+            handle._writing.facts.heads.clear()
 
 
 def _head(change: Change) -> sqlitewrite.Head:
@@ -121,4 +121,4 @@ def test_no_more_streams_are_remembered_than_so_many(pair: Pair, monkeypatch: py
     monkeypatch.setattr(sqlitewrite, "MOST_HEADS", 5)
     for _ in range(20):
         assert pair[0].commit([Stream(change_id()).then()[0] for _ in range(3)]) == [Landed()] * 3
-        assert len(pair[0]._writing._heads) <= 8
+        assert len(pair[0]._writing.facts.heads) <= 8

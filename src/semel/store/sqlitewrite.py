@@ -69,21 +69,23 @@ class Writing:
     def __init__(self, raw: apsw.Connection, passed: Passed) -> None:
         self._raw, self._passed = raw, passed
         self._version: int | None = None  # the data version at the end of the last transaction; None: it did not end well
-        self._heads = _Asked(self._head)
-
-    def begin(self) -> None:
-        """A transaction that may write has begun."""
-        if self._version != self._raw.data_version() or len(self._heads) > MOST_HEADS:
-            self._heads = _Asked(self._head)
-        self._version = None
         self._walks: list[Walk] = []
         self.facts = Facts(
-            heads=self._heads,
+            heads=_Asked(self._head),
             keys=_Asked(self._key),
             sessions=_Asked(self._session),
             ids=_Asked(self._id),
             held=_Asked(self._holds),
         )
+
+    def begin(self) -> None:
+        """A transaction that may write has begun."""
+        facts = self.facts
+        if self._version != self._raw.data_version() or len(facts.heads) > MOST_HEADS:
+            facts.heads.clear()
+        self._version = None
+        for known in (facts.keys, facts.sessions, facts.ids, facts.held, self._walks):
+            known.clear()
 
     def committed(self) -> None:
         """It is committed."""
