@@ -140,7 +140,7 @@ def test_an_outcome_wakes_the_thread_only_if_it_would_oversleep(
     monkeypatch.setattr(module, "LINGER_SECONDS", 0.01)
     assert writer.submit(unit("intent")).wait(FOR_EVER)
     until(lambda: writer._wakes_at == float("inf"))
-    assert writer.submit(unit("late outcome"), waited_for=False).wait(FOR_EVER), "nobody else would wake it"
+    assert writer.submit(unit("late outcome"), waited_for=False).wait(5.0), "nobody else would wake it"
     monkeypatch.setattr(module, "LINGER_SECONDS", FOR_EVER)
     assert writer.submit(unit("intent")).wait(FOR_EVER)
     until(lambda: time.monotonic() < writer._wakes_at < float("inf"))
