@@ -101,11 +101,12 @@ class Writer:
         self._committed = committed  # told of each transaction that was acknowledged
         self._patience = patience
         self._queue: deque[Ticket] = deque()
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._closing = False
         self._waited_for = 0  # units in the queue that somebody waits for
         self._lingering_until = 0.0
-        self._wakes_at = 0.0  # when the thread looks by itself, if it sleeps
+        self._wakes_at = 0.0  # when the thread looks by itself; 0: it is awake
         self._aside: list[Ticket] = []  # what waits for a lock, and what stands behind it in its streams, in order
         self._aside_until, self._aside_pause = 0.0, ASIDE_SECONDS[0]
         self._thread: threading.Thread | None = None
@@ -117,7 +118,7 @@ class Writer:
     def submit(self, unit: Unit, *, waited_for: bool = True) -> Ticket:
         """Give a unit to the next transaction. An outcome that nobody waits for rides with the next intent (R6)."""
         ticket = Ticket(unit)
-        with self._wake:
+        with self._lock:
             if self._closing:
                 raise StoreUnavailable("the app is closed; make a new semel.App to go on")
             if self._thread is None:
@@ -128,7 +129,8 @@ class Writer:
                 self._lingering_until = time.monotonic() + LINGER_SECONDS
             self._queue.append(ticket)
             self._waited_for += waited_for
-            if waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST:
+            if self._wakes_at and (waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST):
+                self._wakes_at = 0.0
                 self._wake.notify()
         return ticket
 
@@ -138,7 +140,7 @@ class Writer:
 
     def close(self) -> None:
         """Commit what is waiting, and stop."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify()
             thread = self._thread
@@ -146,7 +148,7 @@ class Writer:
             thread.join()
 
     def _take(self) -> list[Ticket]:
-        with self._wake:
+        with self._lock:
             dozed = False
             while not self._closing and not self._waited_for and len(self._queue) < MOST:
                 now = time.monotonic()
@@ -156,7 +158,7 @@ class Writer:
                 # After work an outcome comes soon, and need wake nobody: whoever dozes is up again before its time is over.
                 self._wakes_at = min(ends) if ends else FOR_EVER if dozed else now + LINGER_SECONDS
                 self._wake.wait(None if self._wakes_at == FOR_EVER else self._wakes_at - now)
-                dozed = True
+                self._wakes_at, dozed = 0.0, True
             taken: list[Ticket] = []
             if self._closing or time.monotonic() >= self._aside_until:
                 taken, self._aside = self._aside, []
