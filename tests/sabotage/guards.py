@@ -17,6 +17,7 @@ ACTING = ("tests/engine/test_acting.py",)
 DRIVE = ("tests/engine/test_drive.py",)
 STORE = ("tests/conformance/test_sqlite_store.py",)
 WRITER = ("tests/store/test_writer.py",)
+HEADS = ("tests/store/test_sqlite_heads.py",)
 TIMER = ("tests/watchdog/test_watchdog_timer.py",)
 TIMED = "tests/watchdog/test_watchdog_timer.py::test_"
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
@@ -261,9 +262,9 @@ BY_TEST = (
     Guard("R5 a change lands on the version and hash it was decided on", "store/batch.py",
           "if self._head(p.tenant, p.stream) != p.expect", "if False", STORE),
     Guard("R5 claims and intents land only unfenced", "store/batch.py", "if session.fenced or not session.living:", "if False:", STORE),
-    Guard("R8 joined keys must stand where they stood", "store/batch.py", "if behind is not None:", "if False:", STORE),
+    Guard("R8 joined keys must stand where they stood", "store/batch.py", "if self._head(tenant, stream).seq != seq:", "if False:", STORE),
     Guard("R7 a change that landed is not written twice", "store/batch.py",
-          "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", STORE),
+          "return Landed() if self._has_landed(change) else Stale(p.stream)", "return Stale(p.stream)", STORE),
     Guard("the journal cannot be deleted from", "store/sql/sqlite_schema_2.sql", "WHEN OLD.seq", "WHEN 0 AND OLD.seq",
           ("tests/store/test_sqlite_tampering.py",)),
     Guard("R15 a file put in the place of ours is another store", "store/sqlite.py",
@@ -271,6 +272,7 @@ BY_TEST = (
     Guard("nobody else opens the file in this process", "store/guardfile.py", "raise Misuse(", "print(", BAD),
     Guard("R6 an outcome rides with the next intent", "store/writer.py",
           "while not self._closing and not self._waited_for and len(self._queue) < MOST:", "while not self._closing and not self._queue:", WRITER),
+    Guard("R6 an outcome wakes a writer that sleeps", "store/writer.py", "or self._lingering_until < self._wakes_at ", "", WRITER),
     # --- engine ---
     Guard("R6 the intent is durable before the call", "engine/ledger.py", "outcome = yield Await(proposed.ticket)", "outcome = Landed()", PERFORM),
     Guard("R5 anything that is not proof is a loss", "engine/perform.py",
@@ -539,8 +541,8 @@ BY_TEST = (
     Guard("R19 asked on every connect", "store/postgres.py", "for seen in self._witness():", "for seen in ():",
           (f"{LIVING}test_who_only_accepts_tasks_goes_on_when_the_epoch_has_begun",)),
     Guard("R19 a file that is copied into has another log", "store/sqlite.py",
-          "return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)",
-          "return self._path is None or sqlitefile.inode(self._path) == self._inode",
+          "return (sqlitefile.inode(self._path), sqlitefile.inode(self._log_path)) == (self._inode, self._log)",
+          "return sqlitefile.inode(self._path) == self._inode",
           (f"{LIVING}test_a_worker_notices_that_its_file_was_changed_under_it",)),
     Guard("R20 the largest TTL is watched", "engine/arrival.py", "            if left > 0:", "            if False:", ARRIVAL),
     Guard("R20 what was accepted since says nothing of when it went back to", "engine/arrival.py",
@@ -826,7 +828,7 @@ BY_TEST = (
     Guard("explored: R5 a change lands on the version and hash it was decided on (finding 3)", "store/batch.py",
           "if self._head(p.tenant, p.stream) != p.expect", "if False", ONE),
     Guard("explored: R7 a change that landed is not written twice", "store/batch.py",
-          "return Landed() if self._has_landed(change) else Stale(stale)", "return Stale(stale)", ONE),
+          "return Landed() if self._has_landed(change) else Stale(p.stream)", "return Stale(p.stream)", ONE),
     Guard("explored: tokens rise with each claim", "machine/tasks.py",
           "counter = (task.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, task.token & ((1 << EPOCH_SHIFT) - 1))", ONE),
     Guard("explored: R2 every end of an attempt loses its submissions (finding S9)", "machine/tasks.py",
@@ -845,7 +847,7 @@ BY_TEST = (
     Guard("explored: R8 an unknown joined key counts (finding S8)", "machine/tasks.py",
           "return sorted(task.unknown) + [key for key in joined if (effect := shared[key].effect) and effect.unknown]",
           "return sorted(task.unknown)", (f"{PROCEDURES}a_task_that_waits_for_another_ones_call_begins_nothing_else",)),
-    Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if behind is not None:", "if False:",
+    Guard("explored: R8 joined keys must stand where they stood (finding S8)", "store/batch.py", "if self._head(tenant, stream).seq != seq:", "if False:",
           (f"{PROCEDURES}a_key_that_is_lost_between_an_intents_decision_and_its_commit_stops_it",)),
     Guard("explored: R8 a key's token rises with each intent (finding 4)", "machine/tasks.py",
           "counter = (key.token & ((1 << EPOCH_SHIFT) - 1)) + 1", "counter = max(1, key.token & ((1 << EPOCH_SHIFT) - 1))", SHARED),
@@ -959,10 +961,14 @@ BY_TEST = (
     Guard("SQLite: a disk that fails as the store is looked at is told so", "store/sqlitefile.py",
           "        if raw.in_transaction:  # SQLite ends it by itself when the disk fails\n            raw", "        if True:\n            raw",
           DISK_FAULTS),
-    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlite.py",
+    Guard("SQLite: a full disk says nothing of the write that was under way", "store/sqlitewrite.py",
           "apsw.IOError, apsw.FullError, ", "apsw.IOError, ", DISK_FAULTS),
-    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlite.py",
+    Guard("SQLite: a failing disk says nothing of the write that was under way", "store/sqlitewrite.py",
           "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", DISK_FAULTS),
+    Guard("SQLite: where a stream stands is read again once anybody has written", "store/sqlitewrite.py",
+          "if self._version != self._raw.data_version() or", "if self._version is None or", HEADS),
+    Guard("SQLite: what a transaction wrote that did not land is not remembered", "store/sqlitewrite.py",
+          "        self._version = None\n", "", HEADS),
     # --- faults in the user's own code ---
     Guard("faults: an attempt that was cut short proves no change", "testing/crashtest/faults.py",
           "first < second and (task, second) in whole", "first < second", (FAULTS + "an_attempt_that_was_cut_short_proves_no_change",)),

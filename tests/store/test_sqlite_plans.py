@@ -96,6 +96,22 @@ def steps(store: SQLite, call: Callable[[], Any]) -> int:
     return taken
 
 
+def test_a_statement_is_planned_once_whatever_it_is_given(stores: tuple[SQLite, SQLite]) -> None:
+    store, planned = stores[0], []
+    stream, raw = Stream("planned"), store._writer.raw
+    for at in range(6):
+        if at == 3:  # each has run by now
+            raw.trace_v2(
+                apsw.SQLITE_TRACE_PROFILE, lambda event: planned.append(event["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"])
+            )
+        change, stream = stream.then(guard=session(store))
+        assert one(store, change) == Landed()
+        claimed(one(store, claiming(session(store), limit=3)))
+    raw.trace_v2(0)
+    assert planned
+    assert not any(planned), "it was planned anew for other values"
+
+
 def asked(store: SQLite) -> dict[str, int]:
     """What each question costs, of a store that holds a few things beside the many."""
     guard = session(store)

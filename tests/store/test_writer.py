@@ -134,6 +134,25 @@ def test_outcomes_do_not_put_each_other_off(writer: Writer, paper: Paper, monkey
     assert len(paper.batches[0]) < MOST, "its time was over, though there was always a newer one"
 
 
+def test_an_outcome_wakes_the_thread_only_if_it_would_oversleep(
+    writer: Writer, paper: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINGER_SECONDS", 0.01)
+    assert writer.submit(unit("intent")).wait(FOR_EVER)
+    until(lambda: writer._wakes_at == float("inf"))
+    assert writer.submit(unit("late outcome"), waited_for=False).wait(5.0), "nobody else would wake it"
+    monkeypatch.setattr(module, "LINGER_SECONDS", FOR_EVER)
+    assert writer.submit(unit("intent")).wait(FOR_EVER)
+    until(lambda: time.monotonic() < writer._wakes_at < float("inf"))
+    woken: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(writer._wake, "notify", lambda: woken.append("in vain"))
+        outcome = writer.submit(unit("outcome"), waited_for=False)
+    assert not woken
+    assert writer.submit(unit("next intent")).wait(FOR_EVER)
+    assert outcome.is_set
+
+
 def test_a_full_batch_of_outcomes_waits_for_nobody(writer: Writer, paper: Paper, long_linger: None) -> None:
     tickets = [writer.submit(unit(n), waited_for=False) for n in range(MOST)]
     assert tickets[-1].wait(FOR_EVER / 2)

@@ -5,7 +5,7 @@ the batch (R5).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -76,12 +76,12 @@ class Batch:
         if change.create and (task := self._taken(change.create)):
             self.told = True
             return Landed() if task == change.create[3] else Exists(task)
-        stale = next((p.stream for p in change.parts if self._head(p.tenant, p.stream) != p.expect), None)
-        if stale is not None:
-            return Landed() if self._has_landed(change) else Stale(stale)
-        behind = next((stream for tenant, stream, seq in change.checks if self._head(tenant, stream).seq != seq), None)
-        if behind is not None:
-            return Stale(behind)
+        for p in change.parts:
+            if self._head(p.tenant, p.stream) != p.expect:
+                return Landed() if self._has_landed(change) else Stale(p.stream)
+        for tenant, stream, seq in change.checks:
+            if self._head(tenant, stream).seq != seq:
+                return Stale(stream)
         if change.guard and (why := unguarded(change.guard, self.facts)):
             return Fenced(why)
         if change.create:
@@ -111,26 +111,31 @@ class Batch:
         self.told = self.told or landed
         return landed
 
+    def learn(self) -> None:
+        """What was kept has been written: the facts are as the store holds them now."""
+        self.facts.heads.update(self._heads)
+        self.facts.keys.update(self._keys)
+
     def writes(self) -> Writes | None:
         """What was kept; None: nothing."""
         if not (self._rows or self._tables or self._keys):
             return None
         tables = self._tables
-        ready = _net((t.ready_gone, t.ready) for t in tables)
-        inflight = _net((t.inflight_gone, t.inflight) for t in tables)
+        ready = _net((t.ready_gone, t.ready) for t in tables if t.ready_gone or t.ready)
+        inflight = _net((t.inflight_gone, t.inflight) for t in tables if t.inflight_gone or t.inflight)
         unknown: dict[Stream, UnknownRow | None] = {}
-        for t in tables:
+        for t in (t for t in tables if t.unknown_gone or t.unknown):
             unknown.update(dict.fromkeys(t.unknown_gone))
             unknown.update({row[:2]: row for row in t.unknown})
         return Writes(
             ready_gone=sorted(row for row, sign in ready.items() if sign < 0),
             keys=sorted((*key, task) for key, task in self._keys.items()),
             rows=sorted(self._rows, key=lambda r: (r.tenant, r.stream, r.seq)),
-            tasks=_last((t.task for t in tables if t.task), lambda row: row[:2]),
+            tasks=_last(t.task for t in tables if t.task),
             ready=sorted(row for row, sign in ready.items() if sign > 0),
             inflight_gone=sorted(row for row, sign in inflight.items() if sign < 0),
             inflight=sorted(row for row, sign in inflight.items() if sign > 0),
-            effects=_last((x for t in tables for x in t.effects), lambda row: row[:2]),
+            effects=_last(x for t in tables for x in t.effects),
             unknown_gone=sorted({key for t in tables for key in t.unknown_gone}),
             unknown=sorted(row for row in unknown.values() if row is not None),
             epoch=self._epoch,
@@ -172,9 +177,9 @@ def touched(change: Change) -> set[Stream]:
     return streams
 
 
-def _last(rows: Iterable[Any], key: Callable[[Any], Any]) -> list[Any]:
-    """Only the last state of each row is written."""
-    return sorted({key(row): row for row in rows}.values(), key=key)
+def _last(rows: Iterable[Any]) -> list[Any]:
+    """Only the last state of each row is written. Its first two columns are its key."""
+    return sorted({row[:2]: row for row in rows}.values())
 
 
 def _net(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, int]:

@@ -1,7 +1,4 @@
-"""The contract on SQLite, through apsw. WAL, synchronous=FULL, BEGIN IMMEDIATE; several processes on one file.
-
-Inside a write transaction nobody else writes, so every compare-and-set is a read followed by an insert.
-"""
+"""The contract on SQLite, through apsw. WAL, synchronous=FULL, BEGIN IMMEDIATE; several processes on one file."""
 
 from __future__ import annotations
 
@@ -19,21 +16,16 @@ import apsw
 
 from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
-from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
+from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
-from semel.store.batch import Batch, Facts, SessionFacts, by_age, by_rank, unguarded
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
     Broken,
     Change,
-    ClaimedTask,
-    Claims,
     ClaimUnit,
     Depth,
-    Fenced,
     Head,
-    Landed,
     Outcome,
     SessionRow,
     StoreInfo,
@@ -42,19 +34,12 @@ from semel.store.contract import (
     Witnessed,
     what_is_missing,
 )
-from semel.store.passed import BEFORE_ALL, Asked, Group, Passed, Starts, Walk, share_of_oldest
-from semel.store.sqlfile import statements
+from semel.store.passed import Passed
+from semel.store.sqlitewrite import BUSY, SQL, UNAVAILABLE, Writing
 
-SQL = statements("sqlite.sql")
 BUSY_SECONDS = 30.0
+STATEMENTS = 256  # that are kept prepared; each row of `executemany` takes the place of the oldest
 log = logging.getLogger("semel")
-
-# What says nothing of the write that was under way: it may be given again.
-UNAVAILABLE = (
-    apsw.IOError, apsw.FullError, apsw.CantOpenError, apsw.ReadOnlyError, apsw.CorruptError, apsw.NotADBError, apsw.NoMemError,
-    apsw.ProtocolError, apsw.InterruptError, apsw.PermissionsError, apsw.ConnectionClosedError,
-)  # fmt: skip
-BUSY = (apsw.BusyError, apsw.LockedError)
 
 
 class Connection:
@@ -62,7 +47,7 @@ class Connection:
 
     def __init__(self, place: str, *, busy_seconds: float = BUSY_SECONDS, vfs: str | None = None) -> None:
         self.lock = threading.RLock()
-        self.raw = apsw.Connection(place, vfs=vfs)
+        self.raw = apsw.Connection(place, vfs=vfs, statementcachesize=STATEMENTS)
         if vfs is not None:
             self.raw.execute("PRAGMA locking_mode=exclusive")  # before WAL is met: a VFS in Python has no shared memory
         self._patience = busy_seconds
@@ -120,11 +105,11 @@ class SQLite:
         self.memory = place == ":memory:"
         self._alone = self.memory or vfs is not None  # one connection for all
         self._path = None if self._alone else Path(place).absolute()  # a relative one would follow the process's folder
+        self._log_path = self._path and Path(f"{self._path}-wal")
         self._connections: list[Connection] = []
         self._guarded: str | None = None
         self._inode: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
-        self._passed = Passed()
         with forks.lock:
             if self._path:
                 sqlitefile.check_place(self._path)
@@ -140,6 +125,7 @@ class SQLite:
     def _open(self) -> None:
         with translated():
             self._writer = self._connect()
+            self._writing = Writing(self._writer.raw, Passed())
             self.created = sqlitefile.prepare(self._writer.raw, self.place)
             self._reader = self._writer if self._alone else self._connect()
             self._beats = self._writer if self._alone else self._connect()
@@ -147,7 +133,7 @@ class SQLite:
                 sqlitefile.pragmas(connection.raw)
         self._inode = sqlitefile.inode(self._path)
         self.reread()
-        self._log = self._log_now()
+        self._log = sqlitefile.inode(self._log_path)
 
     def _connect(self) -> Connection:
         connection = Connection(str(self._path or self.place), vfs=self._vfs)
@@ -183,10 +169,7 @@ class SQLite:
 
         What is copied *into* the open file takes its log away, or nothing that we write into that would be found again.
         """
-        return self._path is None or (sqlitefile.inode(self._path), self._log_now()) == (self._inode, self._log)
-
-    def _log_now(self) -> tuple[int, int] | None:
-        return None if self._path is None else sqlitefile.inode(Path(f"{self._path}-wal"))
+        return (sqlitefile.inode(self._path), sqlitefile.inode(self._log_path)) == (self._inode, self._log)
 
     def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None:
         """A file that is open cannot go back; one that is put in its place is noticed by its inode."""
@@ -251,23 +234,18 @@ class SQLite:
             return [*self._land(units[:half]), *self._land(units[half:])]
 
     def _transaction(self, units: Sequence[Unit]) -> list[Outcome]:
-        raw = self._writer.raw
+        raw, writing = self._writer.raw, self._writing
         if raw.in_transaction:  # a rollback failed
             raw.execute("ROLLBACK")
         raw.execute("BEGIN IMMEDIATE")
         try:
-            transaction = _Transaction(raw, self._passed)
-            outcomes: dict[int, Outcome] = {}
-            for at, unit in enumerate(units):
-                if isinstance(unit, Change):
-                    outcomes[at] = transaction.batch.change(unit)
-            transaction.flush()
+            writing.begin()
+            outcomes = writing.change({at: unit for at, unit in enumerate(units) if isinstance(unit, Change)})
             for at, unit in enumerate(units):
                 if isinstance(unit, ClaimUnit):
-                    outcomes[at] = transaction.claim(unit)
+                    outcomes[at] = writing.claim(unit)
             raw.execute("COMMIT")
-            for walk in transaction.walks:
-                self._passed.learn(walk)
+            writing.committed()
             return [outcomes[at] for at in range(len(units))]
         finally:
             if raw.in_transaction:
@@ -418,168 +396,3 @@ class SQLite:
         """SQLite's own counter of other connections' commits."""
         with self._reader.lock, translated():
             return sqlitefile.number(self._reader.raw, "PRAGMA data_version")
-
-
-class _Asked(dict[Any, Any]):
-    """Facts that are read when they are asked for: inside a write transaction nobody else can change them."""
-
-    def __init__(self, ask: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self._ask = ask
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        if not super().__contains__(key):
-            self[key] = self._ask(key)
-        found = self[key]
-        return default if found is None else found
-
-    def __contains__(self, key: object) -> bool:
-        return True  # whatever is asked for is known
-
-
-class _Transaction:
-    """One write transaction: its changes are judged by `batch.Batch`, on what the tables hold, and written together."""
-
-    def __init__(self, raw: apsw.Connection, passed: Passed) -> None:
-        self._raw, self._passed = raw, passed
-        self.walks: list[Walk] = []
-        self._begin()
-
-    def _begin(self) -> None:
-        """A batch that knows nothing yet, and reads what the one before has written."""
-        self.facts = Facts(
-            heads=_Asked(self._head),
-            keys=_Asked(self._key),
-            sessions=_Asked(self._session),
-            ids=_Asked(self._id),
-            held=_Asked(self._holds),
-        )
-        self.batch = Batch(self.facts)
-
-    def _all(self, name: str, params: Sequence[Any]) -> list[Any]:
-        return self._raw.execute(SQL[name], tuple(params)).fetchall()
-
-    def _first(self, name: str, params: Sequence[Any]) -> Any:
-        return next(iter(self._all(name, params)), None)
-
-    def _head(self, stream: tuple[str, str]) -> Head | None:
-        row = self._first("head", stream)
-        return Head(*row) if row else None
-
-    def _key(self, key: tuple[str, str, str]) -> str | None:
-        row = self._first("find_task", key)
-        return row[0] if row else None
-
-    def _session(self, session: str) -> SessionFacts | None:
-        row = self._first("guard", (session,))
-        if row is None:
-            return None
-        self.facts.epoch = row[3]
-        return SessionFacts(row[0], row[1], row[2], living=True)
-
-    def _holds(self, seen: tuple[str, str, int, bytes]) -> bool:
-        found = self._first("hash_at", seen)
-        return found is not None and found[0] == seen[3]
-
-    def _id(self, row: tuple[str, str, int]) -> str | None:
-        found = self._first("id_at", row)
-        return found[0] if found else None
-
-    def flush(self) -> None:
-        """Write what was kept, in one order over all tables."""
-        writes = self.batch.writes()
-        if writes is not None:
-            rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
-            for name, found in (
-                ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
-                ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),
-                ("delete_inflight", writes.inflight_gone), ("insert_inflight", writes.inflight),
-                ("put_effect", writes.effects), ("delete_unknown", writes.unknown_gone), ("insert_unknown", writes.unknown),
-            ):  # fmt: skip
-                if found:
-                    self._raw.executemany(SQL[name], found)
-            if writes.epoch:
-                self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
-        self._begin()
-
-    # --- claims ---
-
-    def claim(self, unit: ClaimUnit) -> Outcome:
-        """Find what is due, let the machine decide, write it: in this transaction, so no rival can be in between."""
-        if why := unguarded(unit.guard, self.facts):
-            return Fenced(why)
-        if unit.task:
-            one = self._take(unit, *unit.task)
-            return Claims((one,) if one else ())
-
-        def take(rows: Sequence[ReadyRow], most: int) -> Iterator[Asked]:
-            for row in rows:
-                if most == 0:
-                    return
-                one = self._take(unit, row.tenant, row.task)
-                most -= one is not None
-                yield Asked(row, one, refused=one is None)
-
-        walk = self._passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
-        self.walks.append(walk)
-        return walk.claims
-
-    def _take(self, unit: ClaimUnit, tenant: str, task: str) -> ClaimedTask | None:
-        """Claim one, or pass it over: a task that cannot be claimed must not keep those behind it from their turn."""
-        rows = [Row(*row) for row in self._all("rows", (tenant, task, 0))]
-        try:
-            decided = unit.decide(tenant, rows) if rows else None
-        except Exception:
-            log.exception("semel: task %s cannot be claimed, and is passed over", task)
-            return None
-        if decided is None:
-            return None
-        change, after = decided
-        self._raw.execute("SAVEPOINT claim")
-        try:
-            landed = isinstance(self.batch.change(change), Landed)
-            self.flush()
-        except (*BUSY, *UNAVAILABLE):
-            raise
-        except Exception:
-            log.exception("semel: task %s cannot be claimed, and is passed over", task)
-            self._raw.execute("ROLLBACK TO claim")
-            self._begin()
-            landed = False
-        self._raw.execute("RELEASE claim")
-        last = change.parts[0].rows[-1]
-        return ClaimedTask(tenant, after, Head(last.seq, last.hash)) if landed else None
-
-    def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
-        """Up to `limit` that are due: by priority, then by due; and before them the share of those that have waited longest."""
-        ranks = sorted(
-            (rank, max(first, starts.get((queue, kind, rank), BEFORE_ALL).due), queue, kind)
-            for queue in dict.fromkeys(unit.queues)
-            for kind in dict.fromkeys(unit.kinds)
-            for rank, first in self._all("ranks", (queue, kind, unit.tenant))
-            if first <= unit.at
-        )
-        count = share_of_oldest(limit)
-        found: list[ReadyRow] = []
-        more = False
-        for rank, _, queue, kind in ranks:
-            more = len(found) >= limit and found[-1].rank != rank
-            if more:
-                break
-            found.extend(self._waiting(unit, (queue, kind, rank), limit, starts))
-        found.sort(key=by_rank)
-        if not more and len(found) <= limit:
-            return found
-        oldest = self._oldest(unit, ranks, count, starts)
-        return [*oldest, *(r for r in found if r not in oldest)][:limit]
-
-    def _oldest(self, unit: ClaimUnit, ranks: list[tuple[int, int, str, str]], count: int, starts: Starts) -> list[ReadyRow]:
-        """They are among those ranks whose first are the oldest."""
-        found: list[ReadyRow] = []
-        for rank, _, queue, kind in sorted(ranks, key=lambda r: (r[1], r[0], *r[2:]))[:count]:
-            found.extend(self._waiting(unit, (queue, kind, rank), count, starts))
-        return sorted(found, key=by_age)[:count]
-
-    def _waiting(self, unit: ClaimUnit, group: Group, limit: int, starts: Starts) -> list[ReadyRow]:
-        after = starts.get(group, BEFORE_ALL)
-        return [ReadyRow(*row) for row in self._all("candidates", (*group, unit.at, limit, unit.tenant, *after))]

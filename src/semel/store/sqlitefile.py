@@ -81,6 +81,7 @@ def pragmas(raw: apsw.Connection) -> None:
     raw.execute("PRAGMA foreign_keys=OFF")
     raw.execute("PRAGMA cache_size=-16384")
     raw.execute("PRAGMA trusted_schema=OFF")
+    raw.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)  # else a statement is planned anew for each value that it is given
 
 
 def prepare(raw: apsw.Connection, place: str) -> bool:

@@ -148,9 +148,8 @@ class Witness:
                 row = unit.parts[-1].rows[-1]
                 first = self._seen.row is None
                 with self._lock:
-                    self._seen = self._seen._replace(
-                        row=(row.tenant, row.stream, row.seq, row.hash), at=max(row.at, self._seen.at)
-                    )
+                    epoch, _, beat, at = self._seen
+                    self._seen = Witnessed(epoch, (row.tenant, row.stream, row.seq, row.hash), beat, max(row.at, at))
                     self._new = True
                 break
         if first or (not self._beating and time.monotonic() - self._saved_at >= SAVE_SECONDS):

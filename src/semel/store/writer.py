@@ -17,6 +17,7 @@ MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
 ASIDE_SECONDS = (0.05, 1.0)  # what waits for a lock is tried again after so long; then after longer, up to that
 LINGER_SECONDS = 0.004  # an outcome that nobody waits for looks out so long for a transaction that is made anyway
+FOR_EVER = float("inf")
 log = logging.getLogger("semel")
 Observed = Callable[[list[Unit], list[Outcome], float, float], None]  # seconds that it took, and that the first had waited
 
@@ -126,10 +127,12 @@ class Writer:
         self._committed = committed  # told of each transaction that was acknowledged
         self._patience = patience
         self._queue: deque[Ticket] = deque()
-        self._wake = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._wake = threading.Condition(self._lock)
         self._closing = False
         self._waited_for = 0  # units in the queue that somebody waits for
         self._lingering_until = 0.0
+        self._wakes_at = 0.0  # when the thread looks by itself; 0: it is awake
         self._aside: list[Ticket] = []  # what waits for a lock, and what stands behind it in its streams, in order
         self._aside_until, self._aside_pause = 0.0, ASIDE_SECONDS[0]
         self._thread: threading.Thread | None = None
@@ -141,7 +144,7 @@ class Writer:
     def submit(self, unit: Unit, *, waited_for: bool = True) -> Ticket:
         """Give a unit to the next transaction. An outcome that nobody waits for rides with the next intent (R6)."""
         ticket = Ticket(unit)
-        with self._wake:
+        with self._lock:
             if self._closing:
                 raise StoreUnavailable("the app is closed; make a new semel.App to go on")
             if self._thread is None:
@@ -152,7 +155,8 @@ class Writer:
                 self._lingering_until = time.monotonic() + LINGER_SECONDS
             self._queue.append(ticket)
             self._waited_for += waited_for
-            if waited_for or len(self._queue) == 1 or len(self._queue) == MOST:
+            if self._wakes_at and (waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST):
+                self._wakes_at = 0.0
                 self._wake.notify()
         return ticket
 
@@ -162,7 +166,7 @@ class Writer:
 
     def close(self) -> None:
         """Commit what is waiting, and stop."""
-        with self._wake:
+        with self._lock:
             self._closing = True
             self._wake.notify()
             thread = self._thread
@@ -170,13 +174,17 @@ class Writer:
             thread.join()
 
     def _take(self) -> list[Ticket]:
-        with self._wake:
+        with self._lock:
+            dozed = False
             while not self._closing and not self._waited_for and len(self._queue) < MOST:
+                now = time.monotonic()
                 ends = [self._lingering_until] * bool(self._queue) + [self._aside_until] * bool(self._aside)
-                left = min(ends) - time.monotonic() if ends else None
-                if left is not None and left <= 0:
+                if ends and min(ends) <= now:
                     break
-                self._wake.wait(left)
+                # After work an outcome comes soon, and need wake nobody: whoever dozes is up again before its time is over.
+                self._wakes_at = min(ends) if ends else FOR_EVER if dozed else now + LINGER_SECONDS
+                self._wake.wait(None if self._wakes_at == FOR_EVER else self._wakes_at - now)
+                self._wakes_at, dozed = 0.0, True
             taken: list[Ticket] = []
             if self._closing or time.monotonic() >= self._aside_until:
                 taken, self._aside = self._aside, []
