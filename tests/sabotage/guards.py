@@ -253,9 +253,9 @@ BY_TEST = (
           "age = max(facts.now_ms, facts.highest_ms) - effect.clean_since", "age = facts.now_ms - effect.clean_since", RECOVERY),
     Guard("the chain covers every column", "machine/journal.py", "str(token), str(at), id, body)", "str(at), id, body)", JOURNAL),
     Guard("the chain holds the row before", "machine/journal.py", "hasher = hashlib.sha256(previous)", "hasher = hashlib.sha256()", JOURNAL),
-    Guard("RFC 8785: a huge integer has no canonical form", "machine/keys.py",
+    Guard("R10 a huge integer has no canonical form", "machine/keys.py",
           "bool(-MAX_INTEGER <= value <= MAX_INTEGER)", "True", KEYS),
-    Guard("RFC 8785: names are sorted by their UTF-16 form", "machine/keys.py",
+    Guard("R10 names are sorted by their UTF-16 form", "machine/keys.py",
           "return type(name) is str and name.isascii()", "return type(name) is str", KEYS),
     Guard("no float identifies an effect", "machine/keys.py", "if isinstance(value, float):", "if False:", KEYS),
     # --- the store ---
