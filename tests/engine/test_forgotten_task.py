@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from semel.engine import drive
@@ -10,9 +12,17 @@ from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, enqueue
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
+from semel.machine import effects as e
 from semel.machine import tasks
 from semel.store.sqlite import SQLite
+from semel.store.witness import Witness
 from semel.store.writer import Writer
+
+
+def put_in_place(store: SQLite, image: bytes) -> None:
+    """As another connection would."""
+    store._writer.raw.deserialize("main", image)
+    store._writing._version = None
 
 
 def test_a_task_of_which_the_store_holds_nothing_any_more_is_told_of_as_such() -> None:
@@ -24,9 +34,44 @@ def test_a_task_of_which_the_store_holds_nothing_any_more_is_told_of_as_such() -
         assert ticket.wait(10)
         ledger = Ledger.read(desk, "acme", task, "test")
         assert ledger is not None
-        store._writer.raw.deserialize("main", empty)
+        put_in_place(store, empty)
         with pytest.raises(StoreUnavailable, match="went back: it holds nothing of task"):
             drive.run(ledger.commit(tasks.Cancel("no more", desk.clock.wall_ms())))
+    finally:
+        desk.writer.close()
+        store.close()
+
+
+@pytest.mark.parametrize("scope", ["task", "tenant"])
+def test_a_row_that_was_acknowledged_and_is_gone_shows_that_the_store_went_back(
+    scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMEL_WITNESS", str(tmp_path))
+    store = SQLite(":memory:")
+    witness = Witness(store.info._replace(place="agent.db"), store.missing)
+    witness.trusted = True
+    desk = Desk(store, Writer(store, committed=witness.committed), Clock(), Standing(store), None, witness.lost)
+    try:
+        task, ticket = enqueue(desk, Order("acme", "job", "k", None, "default"))
+        assert ticket.wait(10)
+        ledger = Ledger.read(desk, "acme", task, "test")
+        assert ledger is not None
+        drive.run(ledger.commit(tasks.Claim("s", 1, desk.clock.wall_ms(), direct=True)))
+        token = ledger.state.token
+        images = [store._writer.raw.serialize("main")]
+        intend = e.Intend("key", "pay", {}, "d", "m", task, 1, token, "s", recovery=("ask",), timeout_ms=1000)
+        assert isinstance(drive.run(ledger.commit(intend, scope=scope)), e.Decision)
+        effect = ledger.effect("key")
+        assert effect is not None
+        token = effect.open[0].token
+        images.append(store._writer.raw.serialize("main"))
+        assert isinstance(drive.run(ledger.commit(e.Lose("key", 1, token, "no answer", ended=False), scope=scope)), e.Decision)
+        put_in_place(store, images[1] if scope == "tenant" else images[0])  # the key's stream alone is short, or the task's is
+        with pytest.raises(StoreUnavailable, match="went back: it does not hold row"):
+            drive.run(ledger.commit(e.Confirm("key", 1, token, "done"), scope=scope))
+        assert store.missing(witness.seen) and witness.gone
+        enqueue(desk, Order("acme", "job", "other", None, "default"))[1].wait(10)
+        assert store.missing(witness.seen), "what lands since does not take its place"
     finally:
         desk.writer.close()
         store.close()

@@ -274,7 +274,7 @@ class World:
         self.file += replaced
         before = self.losses.told()
         if not self.folder:
-            self.base._writer.raw.deserialize("main", self.copied)
+            put_in_place(self.base, self.copied)
         elif replaced:
             shutil.copy(self.folder / "copy.db", self.folder / "new.db")  # which nobody has open
             (self.folder / "new.db").rename(self.path)
@@ -497,6 +497,12 @@ def copied(source: apsw.Connection, target: apsw.Connection) -> None:
         backup.step()
 
 
+def put_in_place(base: SQLite, image: bytes) -> None:
+    """What a store in memory holds from now on. Its one connection has not written it, but another one in another life."""
+    base._writer.raw.deserialize("main", image)
+    base._writing._version = None
+
+
 IMAGE: list[tuple[SQLite, bytes]] = []
 
 
@@ -515,7 +521,7 @@ def image() -> tuple[SQLite, bytes]:
 def empty_store() -> SQLite:
     """A new store in memory."""
     base, what = image()
-    base._writer.raw.deserialize("main", what)
+    put_in_place(base, what)
     base.reread()
     return base
 

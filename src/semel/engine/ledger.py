@@ -72,7 +72,8 @@ def change_id() -> str:
 class Desk:
     """What every decision needs at hand: the store, its writer, the clock, the store's epoch.
 
-    tenant: the only one it may touch; None: any.
+    tenant: the only one it may touch; None: any. went_back: told of a row that was acknowledged in an epoch, and that the store
+    does not hold any more.
     """
 
     store: Store
@@ -80,6 +81,7 @@ class Desk:
     clock: Clock
     standing: Standing
     tenant: str | None = None
+    went_back: Callable[[j.Row, int], None] = lambda row, epoch: None
 
     @property
     def remote(self) -> bool:
@@ -150,6 +152,7 @@ class KeyStream:
         self.state = tasks.Key()
         self.head = START
         self.pending = 0
+        self.acknowledged: j.Row | None = None  # the last row of ours that landed here
 
     def refresh(self, store: Store) -> None:
         """Read what has come since. Not while something of ours is under way: it will land or be refused first."""
@@ -159,13 +162,9 @@ class KeyStream:
             if rows:
                 self.head = Head(rows[-1].seq, rows[-1].hash)
 
-    def reload(self, store: Store) -> None:
-        """Read it all again."""
-        self.state, self.head = tasks.Key(), START
-        rows = store.rows(self.tenant, self.name)
-        self.state = tasks.fold_key(rows)
-        if rows:
-            self.head = Head(rows[-1].seq, rows[-1].hash)
+    def reload(self, rows: list[j.Row]) -> None:
+        """This is all of it."""
+        self.state, self.head = tasks.fold_key(rows), Head(rows[-1].seq, rows[-1].hash) if rows else START
 
     def part(self, events: tuple[j.Happened, ...], *, actor: str, at: int, id: str) -> Part:
         """Its share of a change; the stream moves on."""
@@ -189,6 +188,8 @@ class Ledger:
         self.keys: dict[str, KeyStream] = {}
         self.lock = threading.RLock()
         self.generation = 0
+        self.acknowledged: j.Row | None = None  # the last row of ours that landed in the task's stream
+        self.epoch = desk.store.info.epoch  # in which that is
         self.veil = Veil()  # what no command of this ledger may put on record
         self.unsure = ""  # an outcome that could not be recorded: nothing more is intended here (promise 4)
         for key in state.joined:
@@ -338,7 +339,7 @@ class Ledger:
                 self.key_stream(event.key)
         ticket = self.desk.writer.submit(Change(identity, tuple(parts), guard, checks), waited_for=waited_for)
         if changed:
-            ticket.then(lambda: self._settled(tuple(changed)))
+            ticket.then(lambda: self._settled(ticket, tuple(changed)))
         return Proposal(decision, ticket, self.generation)
 
     # --- in a transaction that is not the writer's ---
@@ -376,12 +377,29 @@ class Ledger:
             elif stream is None and self.head == part.expect and isinstance(draft.after, tasks.Task):
                 self.state, self.head = draft.after, draft.head
 
-    def _settled(self, keys: Iterable[str]) -> None:
+    def _settled(self, ticket: Ticket, keys: Iterable[str]) -> None:
         with self.lock:
             for key in keys:
                 self.keys[key].pending -= 1
+            if isinstance(ticket.value, Landed) and isinstance(ticket.unit, Change):
+                for part in ticket.unit.parts:
+                    if part.stream in self.keys:
+                        self.keys[part.stream].acknowledged = part.rows[-1]
+
+    def _acknowledged(self, ticket: Ticket) -> None:
+        """What landed is there from now on, or the store has gone back."""
+        if isinstance(ticket.unit, Change) and (first := ticket.unit.parts[0]).stream == self.state.id and first.rows:
+            self.acknowledged = first.rows[-1]  # a task's own part comes first
 
     # --- landing ---
+
+    def _must_hold(self, known: j.Row | None, rows: Sequence[j.Row]) -> None:
+        """R19: a stream holds what this process saw acknowledged there. Raises `StoreUnavailable`: the store went back."""
+        if known is None or any((row.seq, row.hash) == (known.seq, known.hash) for row in reversed(rows)):
+            return
+        self.desk.went_back(known, self.epoch)
+        what = f"row {known.seq} of {known.stream}"
+        raise StoreUnavailable(f"the store went back: it does not hold {what}, which it had acknowledged")
 
     def refresh(self, generation: int | None = None) -> None:
         """Read the streams again, once for all that failed in one generation."""
@@ -390,12 +408,16 @@ class Ledger:
                 return
             self.generation += 1
             rows = self.desk.store.rows(self.tenant, self.state.id)
+            self._must_hold(self.acknowledged, rows)
             if not rows:
                 raise StoreUnavailable(f"the store went back: it holds nothing of task {self.state.id} any more")
             self.desk.clock.seen(rows[-1].at)
             self.state, self.head = tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash)
             for key in self.state.joined | self.keys.keys():
-                self.key_stream(key).reload(self.desk.store)
+                stream = self.key_stream(key)
+                rows = self.desk.store.rows(self.tenant, key)
+                self._must_hold(stream.acknowledged, rows)
+                stream.reload(rows)
 
     def commit(
         self, command: tasks.Command, *, guard: Callable[[], Guard] | None = None, scope: str = "task"
@@ -412,6 +434,7 @@ class Ledger:
                 return proposed if isinstance(proposed, Refusal) else proposed.decision
             outcome = yield Await(proposed.ticket)
             if isinstance(outcome, Landed):
+                self._acknowledged(proposed.ticket)
                 return proposed.decision
             yield from self.desk.off_loop(partial(self.refresh, proposed.generation))
             if isinstance(outcome, Fenced):
@@ -437,8 +460,10 @@ class Ledger:
                     self._not_recorded(command, error)
             elif isinstance(proposed.ticket.value, StoreUnavailable):  # type: ignore[union-attr]
                 self._not_recorded(command, proposed.ticket.value)  # type: ignore[union-attr]
-            elif after:
-                after()
+            else:
+                self._acknowledged(proposed.ticket)  # type: ignore[arg-type]
+                if after:
+                    after()
 
         proposed.ticket.then(landed)
 

@@ -91,7 +91,8 @@ class Runtime:
         self.lock = threading.Lock()
         clock = clock or Clock()
         self.witness = Witness(store.info, store.missing)
-        self.desk = Desk(store, Writer(store, committed=self.witness.committed), clock, Standing(store), tenant)
+        writer = Writer(store, committed=self.witness.committed)
+        self.desk = Desk(store, writer, clock, Standing(store), tenant, self.witness.lost)
         self.paused = Paused(store)
         self.effects = effects
         self.ttl = ttl

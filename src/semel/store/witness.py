@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from semel.errors import Misuse, StoreUnavailable
+from semel.machine.journal import Row
 from semel.store.contract import LARGEST_TTL_MS, Change, Landed, StoreInfo, Unit, Witnessed
 
 VARIABLE = "SEMEL_WITNESS"
@@ -88,7 +89,7 @@ class Witness:
         self._new = True  # something is known that the file may not hold
         self._complained = False
         self.trusted = False  # what this process sees is a measure: it knows, or has watched, that the store did not go back
-        self.gone = ""  # what another process of this machine saw, in this epoch, and the store does not hold
+        self.gone = ""  # what this process or another one of this machine saw, in this epoch, and the store does not hold
         self.arriving = False  # it is finding out whether the store went back
         self.arrived = False  # it has found out, and has had a session since
 
@@ -140,9 +141,19 @@ class Witness:
             if seen.epoch == self._seen.epoch and self._seen.row is None and self._seen.beat is None:
                 self._seen, self._new = seen, False
 
+    def lost(self, row: Row, epoch: int) -> None:
+        """This row was acknowledged in that epoch, and the store does not hold it: a measure that nothing takes the place of."""
+        with self._lock:
+            if self._seen.epoch == epoch and not self.gone:
+                self.gone = f"row {row.seq} of {row.stream}"
+                seen = (row.tenant, row.stream, row.seq, row.hash)
+                self._seen, self._new = self._seen._replace(row=seen, at=row.at), True
+
     def committed(self, units: Sequence[Unit], outcomes: Sequence[object]) -> None:
         """A transaction was acknowledged: its last row is held from now on. The first is put on file at once."""
         first = False
+        if self.gone:
+            return
         for unit, outcome in zip(reversed(units), reversed(outcomes), strict=True):
             if isinstance(unit, Change) and unit.parts and isinstance(outcome, Landed) and unit.parts[-1].rows:
                 row = unit.parts[-1].rows[-1]
@@ -158,7 +169,7 @@ class Witness:
     def beaten(self, session: str, number: int, info: StoreInfo, epoch: int, at: int) -> None:
         """A beat was acknowledged, at this time (milliseconds), by a store that says this of itself now."""
         with self._lock:
-            if self._seen.epoch == epoch:
+            if self._seen.epoch == epoch and not self.gone:
                 self._info = info
                 self._seen, self._new = self._seen._replace(beat=(session, number), at=max(at, self._seen.at)), True
         self._beating = self._fresh = True
