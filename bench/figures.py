@@ -50,6 +50,17 @@ def throughput(kit: Kit, kind: str, count: int, concurrency: int, figure: str, e
         kit.note("enqueue, 500 at once", per_second=count / put["seconds"])
 
 
+def where_it_goes(kit: Kit) -> None:
+    """Of one more run with many tasks at a time: CPU of each thread for an effect, and the shares of the files."""
+    count = kit.n(2000)
+    with kit.store() as url:
+        do("enqueue", url, "five", count)
+        ran = do("sampled", url, BESIDE)
+    n = ran["ran"] * EFFECTS
+    threads = {name: 1000 * seconds / n for name, seconds in ran["threads"].items() if seconds}
+    kit.note("where the time goes", threads=dict(sorted(threads.items(), key=lambda one: -one[1])), files=ran["files"])
+
+
 def latency(kit: Kit) -> None:
     """An idle system: from the call of enqueue to the start of the handler."""
     n = kit.n(200)
@@ -152,10 +163,10 @@ def steps(kit: Kit) -> None:
 
 def processes(kit: Kit) -> None:
     """The same work, by several worker processes on one queue. It falls due when all have come in."""
-    for many in PROCESSES:
+    for many in PROCESSES if kit.scale == 1 else PROCESSES[::2]:
         count = kit.n(2000)
         with kit.store() as url:
-            do("enqueue", url, "five", count, 0, 500, 4 + many if kit.dialect == "sqlite" else 12 + 2 * many)
+            do("enqueue", url, "five", count, 0, 500, 3 + many if kit.dialect == "sqlite" else 6 + 1.5 * many)
             server = kit.server(url)
             workers = [child("worker", url, "five", count, BESIDE // many) for _ in range(many)]
             ran = [one for worker in workers if (one := told(worker))["ran"]]
@@ -185,8 +196,8 @@ def beating(kit: Kit) -> None:
         fenced = sum(told(process)["fenced"] for process in crowd)
         do("enqueue", url, "five", count, 2 * count)
         without = do("worker", url, "five", count, BESIDE)
+    a_second = {name: seen[name] / (seconds + 1.2) for name in ("statements", "commits") if name in seen}
     kit.note(
-        "200 sessions beat", sessions=many, fenced=fenced, statements_per_second=seen.get("statements", 0) / (seconds + 1.2) or None,
-        commits_per_second=seen.get("commits", 0) / (seconds + 1.2) or None,
+        "200 sessions beat", sessions=many, fenced=fenced, **{f"{name}_per_second": n for name, n in a_second.items()},
         beside_them=(with_them["ran"] / with_them["seconds"]) / (without["ran"] / without["seconds"]),
     )  # fmt: skip

@@ -43,20 +43,18 @@ class Peer:
 
 
 PSYCOPG = "psycopg[binary]"
+LEFT = "SELECT count(*) FROM {} WHERE {} <> '{}'"
+BOTH, EMPTY = ("five", "empty"), ("empty",)
 PEERS = {
-    "absurd": Peer(
-        ("absurd-sdk", "absurdctl", PSYCOPG), "absurd", ("five", "empty"), "SELECT count(*) FROM absurd.t_q WHERE state <> 'completed'"
-    ),
-    "dbos": Peer(
-        ("dbos", PSYCOPG), "dbos", ("five", "empty"), "SELECT count(*) FROM dbos.workflow_status WHERE status <> 'SUCCESS'"
-    ),
-    "pgqueuer": Peer(("pgqueuer[asyncpg]",), "pgqueuer", ("empty",), "SELECT count(*) FROM pgqueuer"),
+    "absurd": Peer(("absurd-sdk", "absurdctl", PSYCOPG), "absurd", BOTH, LEFT.format("absurd.t_q", "state", "completed")),
+    "dbos": Peer(("dbos", PSYCOPG), "dbos", BOTH, LEFT.format("dbos.workflow_status", "status", "SUCCESS")),
+    "pgqueuer": Peer(("pgqueuer[asyncpg]",), "pgqueuer", EMPTY, "SELECT count(*) FROM pgqueuer"),
     "procrastinate": Peer(
-        ("procrastinate", PSYCOPG), "procrastinate", ("empty",), "SELECT count(*) FROM procrastinate_jobs WHERE status <> 'succeeded'"
+        ("procrastinate", PSYCOPG), "procrastinate", EMPTY, LEFT.format("procrastinate_jobs", "status", "succeeded")
     ),
-    "huey": Peer(("huey", PSYCOPG), "huey", ("empty",)),
-    "huey-sqlite": Peer(("huey", PSYCOPG), "huey", ("empty",), dialect="sqlite"),
-}  # fmt: skip
+    "huey": Peer(("huey", PSYCOPG), "huey", EMPTY),
+    "huey-sqlite": Peer(("huey", PSYCOPG), "huey", EMPTY, dialect="sqlite"),
+}
 
 
 def chosen(names: str) -> list[str]:
@@ -103,7 +101,8 @@ def measure(kit: Kit, names: list[str], rounds: int) -> None:
                 if kind in PEERS[name].kinds:
                     _best(kit, kind, name, trial_of(kit, name, pythons[name], kind, kit.n(FULL[kind]), each))
     for name in mine:
-        kit.note(f"{FIGURE['empty']}: {name}", version=version(name, pythons[name]))
+        for kind in PEERS[name].kinds:
+            kit.note(f"{FIGURE[kind]}: {name}", version=version(name, pythons[name]))
 
 
 def _best(kit: Kit, kind: str, name: str, found: dict[str, Any]) -> None:

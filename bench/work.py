@@ -18,6 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from sampler import Sampler, threads_cpu
+
 import semel
 from semel.errors import StoreUnavailable
 
@@ -95,6 +97,7 @@ def trips() -> int:
 def worker(url: str, kind: str, n: str, concurrency: str) -> dict[str, Any]:
     """Run what is queued of one kind; from the first handler until the last task is durably done."""
     work = Work(url)
+    work.app.tasks.list(limit=1)
     work.app.run_worker(until_idle=True, concurrency=int(concurrency))
     ended, cpu = time.monotonic(), time.process_time()
     began = work.began[0] if work.began else ended
@@ -102,6 +105,24 @@ def worker(url: str, kind: str, n: str, concurrency: str) -> dict[str, Any]:
         "began": began, "ended": ended, "seconds": ended - began, "cpu": cpu - work.cpu if work.began else 0.0, "n": int(n),
         "ran": len(work.began), "trips": trips() - work.trips, "rss": rss(),
     }  # fmt: skip
+
+
+def sampled(url: str, concurrency: str) -> dict[str, Any]:
+    """Run what is queued, and look where the time goes: CPU of each thread, shares of the files."""
+    work, sampler = Work(url), Sampler()
+    work.app.tasks.list(limit=1)
+    before = threads_cpu()
+
+    async def go() -> None:
+        running = asyncio.ensure_future(work.app.arun_worker(until_idle=True, concurrency=int(concurrency)))
+        while not work.began and not running.done():
+            await asyncio.sleep(0.01)
+        sampler.start()
+        await running
+
+    asyncio.run(go())
+    used = {name: seconds - before.get(name, 0.0) for name, seconds in threads_cpu().items() if name != "sampler"}
+    return {"threads": used, "files": sampler.stop(), "ran": len(work.began)}
 
 
 def first(url: str, n: str, concurrency: str, most: str = "60") -> dict[str, Any]:
@@ -269,9 +290,8 @@ def rss() -> float:
 
 
 VERBS: dict[str, Callable[..., dict[str, Any]]] = {
-    "worker": worker, "first": first, "flow": flow, "steps": steps, "sessions": sessions, "serve": serve, "enqueue": enqueue,
-    "few": few, "callers": callers, "paced": paced, "alone": alone,
-}  # fmt: skip
+    verb.__name__: verb for verb in (worker, sampled, first, flow, steps, sessions, serve, enqueue, few, callers, paced, alone)
+}
 
 if __name__ == "__main__":
     print(json.dumps(VERBS[sys.argv[1]](*sys.argv[2:])), flush=True)

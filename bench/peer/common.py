@@ -47,7 +47,9 @@ def say(**what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-def run(prepare: Callable[[str], None], enqueue: Callable[[str, str, int], None], work: Callable[[str, str, Count], None]) -> None:
+def run(
+    prepare: Callable[[str], None], enqueue: Callable[[str, str, int], None], work: Callable[[str, str, Count], None]
+) -> None:
     """The whole life of a runner."""
     url, kind, n = sys.argv[1], sys.argv[2], int(sys.argv[3])
     prepare(url)

@@ -19,7 +19,9 @@ AT_ONCE, POLL_SECONDS = 50, 0.02
 def prepare(url: str) -> None:
     """Its own tool makes the schema; it needs psql."""
     tool = Path(sys.executable).parent / "absurdctl"
-    subprocess.run([tool, "init"], env={**os.environ, "ABSURD_DATABASE_URL": url, "PGDATABASE": url}, check=True, capture_output=True)
+    subprocess.run(
+        [tool, "init"], env={**os.environ, "ABSURD_DATABASE_URL": url, "PGDATABASE": url}, check=True, capture_output=True
+    )
     Absurd(url, queue_name=QUEUE).create_queue()
 
 
