@@ -57,7 +57,8 @@ def first_thousand(kit: Kit, rounds: int, *, largest: bool) -> None:
 
 
 def _begin(kit: Kit, url: str) -> None:
-    """One task; the statistics say that there is next to nothing."""
+    """One task; workers' code has been here before; the statistics say that there is next to nothing."""
+    do("worker", url, "empty", 0, 1)
     do("enqueue", url, "empty", 1)
     if kit.dialect == "postgres":
         with psycopg.connect(url, autocommit=True) as db:
@@ -72,7 +73,7 @@ def _compare(kit: Kit, case: Case, statistics_are: str, few: str, many: str, rou
         for url in (few, many) if n % 2 else (many, few):
             ran = do("first", url, COUNT, BESIDE)
             if not ran["seconds"]:
-                raise SystemExit(f"{case.name}: only {ran['began']} tasks began within a minute")
+                raise SystemExit(f"{case.name}: only {ran['began']} tasks began")
             seconds[url].append(ran["seconds"])
     rates = {url: COUNT / statistics.median(found) for url, found in seconds.items()}
     figure = f"first 1,000 tasks, {case.name}" + (f", {statistics_are}" if statistics_are else "")
@@ -96,6 +97,19 @@ def fairness(kit: Kit) -> None:
     found = sorted(ran["few"])
     after = found[-1] + 1 if len(found) == SMALL else ran["began"]
     kit.note("one tenant with everything", rows=rows, others=SMALL, begun=len(found), after=after)
+
+
+def after_a_deploy(kit: Kit) -> None:
+    """How long a worker takes until its first handler begins: with code that has not been here before, and once more."""
+    rows = kit.n(100_000)
+    with kit.store() as url:
+        do("enqueue", url, "empty", 1)
+        task = task_of(kit.dialect, url)
+        do("enqueue", url, "empty", 20 * BESIDE, 1, 500, "first")
+        with filler(kit.dialect, url) as fill:
+            fill.copy(task, rows, due="{was} + n / 100000")
+        new, known = (do("first", url, BESIDE, BESIDE)["start"] for _ in range(2))
+    kit.note("start of a worker", rows=rows, new_code_seconds=new, known_code_seconds=known)
 
 
 def held(kit: Kit, seconds: int) -> None:

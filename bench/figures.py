@@ -79,7 +79,7 @@ def latency(kit: Kit) -> None:
 
 def _quantiles(kit: Kit, figure: str, seconds: list[float], n: int) -> None:
     assert len(seconds) == n, f"{figure}: {len(seconds)} of {n} began"
-    cuts = [round(1000 * cut, 3) for cut in statistics.quantiles(seconds, n=100)]
+    cuts = [round(1000 * cut, 3) for cut in statistics.quantiles(seconds, n=100, method="inclusive")]
     kit.note(figure, p50_ms=cuts[49], p99_ms=cuts[98], cuts_ms=cuts)
 
 
@@ -144,6 +144,7 @@ def idle(kit: Kit) -> None:
                 seen = server.since()
                 names = ("commits", "statements", "besides_beats")
                 kit.note("idle worker", **{f"{n}_per_second": seen[n] / (seconds + 1.2) for n in names if n in seen})
+                kit.note("idle worker", asks=server.asked(seconds + 1.2))
 
 
 def steps(kit: Kit) -> None:

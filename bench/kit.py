@@ -205,6 +205,17 @@ class Server:
             found |= {"statements": float(calls) / n, "besides_beats": float(besides) / n}
         return found
 
+    def asked(self, n: float) -> dict[str, float]:
+        """Each statement besides beats, by each of n; empty where the server does not count them."""
+        if not self.counts:
+            return {}
+        ask = """SELECT left(regexp_replace(query, '\\s+', ' ', 'g'), 60), sum(calls) FROM pg_stat_statements s
+        JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = %s
+        AND NOT query LIKE ANY (%s) GROUP BY 1 ORDER BY 2 DESC LIMIT 8"""
+        with psycopg.connect(self.admin, autocommit=True) as db:
+            rows = db.execute(ask, [self.name, [f"%{name}%" for name in BEATS]]).fetchall()
+        return {query: float(calls) / n for query, calls in rows}
+
 
 def one(db: psycopg.Connection[Any], query: str, *values: object) -> tuple[Any, ...]:
     """The one row."""

@@ -81,7 +81,11 @@ def others(results: Results) -> str:
                 continue
             shown = [f"{key.replace('_', ' ')} {short(v)}" for key, v in values.items() if isinstance(v, (int, float))]
             rows.append((figure, name, ", ".join(shown)))
-    return table(("what", "store", "found"), rows)
+    asks = _of(results, PG).get("idle worker", {}).get("asks", {})
+    text = "".join(f"- {short(rate)}: `{query}`\n" for query, rate in asks.items() if rate >= 0.05)
+    return table(("what", "store", "found"), rows) + (
+        f"\nWhat an idle worker asks a second, besides beats:\n\n{text}" if text else ""
+    )
 
 
 def profile(results: Results) -> str:
@@ -118,11 +122,17 @@ def growth(results: Results) -> str:
             text += f"\n### {name}: milliseconds for each kind of step, and times that with 10^3 queued\n\n" + table(
                 head, rows_of
             )
-        if fair := found.get("one tenant with everything"):
+        if start := found.get("start of a worker"):
+            new, known = short(start["new_code_seconds"]), short(start["known_code_seconds"])
             text += (
-                f"\n{name}: one tenant has queued {fair['rows']:,} tasks, then {fair['others']} others one each: the last of "
-                f"theirs is the {fair['after']:,}th to begin.\n"
+                f"\n{name}: with {start['rows']:,} tasks queued, a worker's first handler begins {new} s after its start if its code "
+                f"has not been here before, {known} s if it has.\n"
             )
+        if fair := found.get("one tenant with everything"):
+            when = f"the last of theirs is the {fair['after']:,}th to begin"
+            if fair["begun"] < fair["others"]:
+                when = f"of the first {fair['after']:,} to begin, {fair['begun']} are theirs"
+            text += f"\n{name}: one tenant has queued {fair['rows']:,} tasks, then {fair['others']} others one: {when}.\n"
     return text
 
 

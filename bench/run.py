@@ -97,6 +97,7 @@ def grown(run: Run, dialect: str) -> None:
     with run.part(f"growth.{dialect}", dialect, CLEANED if dialect == "postgres" else "") as kit:
         backlog.held(kit, 15 if run.quick else 300 if run.full else 60)
         backlog.fairness(kit)
+        backlog.after_a_deploy(kit)
     with run.part(f"growth.{dialect}", dialect) as again:
         again.found.update(kit.found)
         backlog.first_thousand(again, 2 if run.quick else 5, largest=run.full)

@@ -125,9 +125,9 @@ def sampled(url: str, concurrency: str) -> dict[str, Any]:
     return {"threads": used, "files": sampler.stop(), "ran": len(work.began)}
 
 
-def first(url: str, n: str, concurrency: str, most: str = "60") -> dict[str, Any]:
+def first(url: str, n: str, concurrency: str, most: str = "900") -> dict[str, Any]:
     """Run the first n tasks of many: until so many have ended, since one more than fit beside each other has begun."""
-    work, count, beside = Work(url), int(n), int(concurrency)
+    work, count, beside, came = Work(url), int(n), int(concurrency), time.monotonic()
 
     async def go() -> None:
         running = asyncio.ensure_future(work.app.arun_worker(concurrency=beside))
@@ -138,7 +138,7 @@ def first(url: str, n: str, concurrency: str, most: str = "60") -> dict[str, Any
 
     asyncio.run(go())
     seconds = work.began[count + beside - 1] - work.began[0] if len(work.began) >= count + beside else 0.0
-    return {"seconds": seconds, "began": len(work.began), "few": work.few}
+    return {"seconds": seconds, "start": work.began[0] - came, "began": len(work.began), "few": work.few}
 
 
 def flow(url: str, seconds: str, waiting: str) -> dict[str, Any]:
