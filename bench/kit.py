@@ -22,7 +22,7 @@ import psycopg
 
 from semel.testing import postgres
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 SETTINGS = """
 shared_buffers = '512MB'
 max_wal_size = '4GB'

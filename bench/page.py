@@ -34,8 +34,10 @@ def _of(results: Results, part: str) -> dict[str, dict[str, Any]]:
 def goals(results: Results) -> str:
     """What it must show."""
     said = {True: "met", False: "**missed**", None: ""}
+    quick = sorted(part for part, held in results.items() if held["run"]["quick"])
+    less = f"\nOf a quick run, with less work and fewer rows than the names say: {', '.join(quick)}.\n" if quick else ""
     rows = [(what, goal, found, ratio, said[met]) for what, goal, found, ratio, met in judged(results)]
-    return table(("figure", "goal", "measured", "of the goal", ""), rows)
+    return table(("figure", "goal", "measured", "of the goal", ""), rows) + less
 
 
 def where(results: Results) -> str:
@@ -110,30 +112,37 @@ def growth(results: Results) -> str:
         first = {figure: v for figure, v in found.items() if figure.startswith("first 1,000")}
         if first:
             head = ("with", "behind them", "a second", "with 10^3 in all", "ratio")
-            rows = [
-                (figure.partition(", ")[2], f"{v['rows']:,}", *(short(v[c]) for c in ("per_second", "with_1000", "ratio")))
-                for figure, v in first.items()
-            ]  # fmt: skip
+            shown = ("per_second", "with_1000", "ratio")
+            rows = [(f.partition(", ")[2], f"{v['rows']:,}", *(short(v[c]) for c in shown)) for f, v in first.items()]
             text += f"\n### {name}: a worker's first 1,000 tasks\n\n" + table(head, rows)
         cost = {figure.removeprefix("cost: "): v for figure, v in found.items() if figure.startswith("cost: ")}
         if cost:
-            head = ("store holds", *next(iter(cost.values())))
-            rows_of = [(case, *(f"{short(one['ms'])} ({one['ratio']:.2f})" for one in v.values())) for case, v in cost.items()]
-            text += f"\n### {name}: milliseconds for each kind of step, and times that with 10^3 queued\n\n" + table(
-                head, rows_of
-            )
-        if start := found.get("start of a worker"):
-            new, known = short(start["new_code_seconds"]), short(start["known_code_seconds"])
-            text += (
-                f"\n{name}: with {start['rows']:,} tasks queued, a worker's first handler begins {new} s after its start if its code "
-                f"has not been here before, {known} s if it has.\n"
-            )
-        if fair := found.get("one tenant with everything"):
-            when = f"the last of theirs is the {fair['after']:,}th to begin"
-            if fair["begun"] < fair["others"]:
-                when = f"of the first {fair['after']:,} to begin, {fair['begun']} are theirs"
-            text += f"\n{name}: one tenant has queued {fair['rows']:,} tasks, then {fair['others']} others one: {when}.\n"
+            title = f"\n### {name}: milliseconds of each kind of step, and times that with 10^3 queued\n\n"
+            costs = [(case, *(f"{short(one['ms'])} ({one['ratio']:.2f})" for one in v.values())) for case, v in cost.items()]
+            text += title + table(("store holds", *next(iter(cost.values()))), costs)
+        text += _start(name, found) + _fairness(name, found)
     return text
+
+
+def _start(name: str, found: dict[str, dict[str, Any]]) -> str:
+    start = found.get("start of a worker")
+    if start is None:
+        return ""
+    new, known = short(start["new_code_seconds"]), short(start["known_code_seconds"])
+    return (
+        f"\n{name}: with {start['rows']:,} tasks queued, a worker's first handler begins {new} s after its start if its code has "
+        f"not been here before, {known} s if it has.\n"
+    )
+
+
+def _fairness(name: str, found: dict[str, dict[str, Any]]) -> str:
+    fair = found.get("one tenant with everything")
+    if fair is None:
+        return ""
+    when = f"the last of theirs is the {fair['after']:,}th to begin"
+    if fair["begun"] < fair["others"]:
+        when = f"of the first {fair['after']:,} to begin, {fair['begun']} are theirs"
+    return f"\n{name}: one tenant has queued {fair['rows']:,} tasks, then {fair['others']} others one each: {when}.\n"
 
 
 def peers(results: Results) -> str:

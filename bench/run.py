@@ -1,7 +1,8 @@
 """`make bench`: semel on SQLite and PostgreSQL beside the raw limits of this machine, in one run. The ratios count.
 
 QUICK=1: a tenth of it, once. FULL=1: 10^7 queued and finished too, and a snapshot held for five minutes. PEERS=absurd,dbos or
-PEERS=all: others on the same work. ONLY=sqlite,postgres,growth,peers: some parts. The results go to bench/results.json, tables
+PEERS=all: others on the same work. ONLY=sqlite,postgres,growth,peers: some parts
+(growth.sqlite: of one store). The results go to bench/results.json, tables
 and plots into docs/performance.md; those of a quick run to build/bench. Parts that were not measured stay as they were.
 """
 
@@ -39,7 +40,7 @@ class Run:
         self.rounds, self.seconds = (1, 1.0) if self.quick else (2, 3.0)
         self.peers = peers.chosen(os.environ.get("PEERS", ""))
         self.console = Console(width=130)
-        folder = Path(os.environ.get("OUT") or (ROOT / "build" / "bench" if self.quick else ROOT / "docs"))
+        folder = Path(os.environ.get("OUT") or (ROOT / "build" / "bench" if self.quick else ROOT / "docs")).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         self.page, self.images = folder / "performance.md", folder / "images"
         self.results_file = HERE / "results.json" if folder == ROOT / "docs" else folder / "results.json"
@@ -127,13 +128,13 @@ def told(run: Run) -> None:
 def main() -> None:
     """Measure, print, write the page."""
     run = Run()
-    only = os.environ.get("ONLY", "sqlite,postgres,growth,peers").split(",")
+    only = set(os.environ.get("ONLY", "sqlite,postgres,growth,peers").split(","))
     for dialect in DIALECTS:
         if dialect in only:
             store(run, dialect)
-        if "growth" in only:
+        if only & {"growth", f"growth.{dialect}"}:
             grown(run, dialect)
-        if "peers" in only:
+        if only & {"peers", f"peers.{dialect}"}:
             beside(run, dialect)
     told(run)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+import sqlalchemy
 from common import BATCH, RESULT, STEPS, Count, run
 from dbos import DBOS, DBOSClient
 
@@ -43,17 +44,20 @@ def prepare(url: str) -> None:
     DBOS.destroy()
 
 
+def _where(url: str) -> str:
+    return url.replace("postgresql://", "postgresql+psycopg://")
+
+
 def _launch(url: str) -> None:
-    where = url.replace("postgresql://", "postgresql+psycopg://")
-    DBOS(config={"name": "bench", "system_database_url": where, "log_level": "ERROR", "console_log_level": "ERROR"})
+    DBOS(config={"name": "bench", "system_database_url": _where(url), "log_level": "ERROR", "console_log_level": "ERROR"})
     DBOS.launch()
 
 
 def enqueue(url: str, kind: str, n: int) -> None:
     """Many in a transaction."""
-    client = DBOSClient(system_database_url=url.replace("postgresql://", "postgresql+psycopg://"))
+    client, engine = DBOSClient(system_database_url=_where(url)), sqlalchemy.create_engine(_where(url))
     for low in range(0, n, BATCH):
-        with client._sys_db.engine.begin() as db:
+        with engine.begin() as db:
             for i in range(low, min(n, low + BATCH)):
                 client.enqueue_in_transaction(db, {"queue_name": QUEUE, "workflow_name": kind}, i)
 
