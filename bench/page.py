@@ -13,6 +13,7 @@ from plot import Chart
 
 NAMES = {LITE: "SQLite", PG: "PostgreSQL"}
 MARKED = re.compile(r"(<!-- measured: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+BUSY = 2.0  # the load at the start, from which on others are in the way
 NOTHING = "Not measured yet: `make bench` writes it.\n"
 UNITS = {  # value: what stands above its column
     "per_second": "a second", "cpu_ms": "ms CPU", "commits": "commits", "syncs": "syncs", "wal_bytes": "B of WAL",
@@ -20,10 +21,10 @@ UNITS = {  # value: what stands above its column
 }  # fmt: skip
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """As Markdown; the first column is words, the others are numbers."""
+def table(head: Iterable[str], rows: Iterable[Iterable[str]], words: int = 1) -> str:
+    """As Markdown; so many columns are words, the others are numbers."""
     names = [*head]
-    lines = [names, ["---"] + ["--:"] * (len(names) - 1), *rows]
+    lines = [names, ["---"] * words + ["--:"] * (len(names) - words), *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -37,7 +38,18 @@ def goals(results: Results) -> str:
     quick = sorted(part for part, held in results.items() if held["run"]["quick"])
     less = f"\nOf a quick run, with less work and fewer rows than the names say: {', '.join(quick)}.\n" if quick else ""
     rows = [(what, goal, found, ratio, said[met]) for what, goal, found, ratio, met in judged(results)]
-    return table(("figure", "goal", "measured", "of the goal", ""), rows) + less
+    return table(("figure", "goal", "measured", "of the goal", ""), rows, 2) + _busy(results) + less
+
+
+def _busy(results: Results) -> str:
+    """Said where it matters: rates and latencies of a machine that others used are worse than it can."""
+    loads = [float(held["run"]["machine"]["load"].partition(" ")[0]) for held in results.values()]
+    if not loads or max(loads) < BUSY:
+        return ""
+    return (
+        f"\n**The machine was busy with other work** (load {max(loads):.0f} when a part began): rates and latencies are worse than "
+        f"it can, and unsteady; CPU is a little higher. What is counted for each effect, and memory, is as it is.\n"
+    )
 
 
 def where(results: Results) -> str:
@@ -49,7 +61,7 @@ def where(results: Results) -> str:
         rows.append(
             (part, run["at"], run["commit"], "a quick one" if run["quick"] else "full", run["machine"]["load"], run["took"])
         )
-    return found + "\n" + table(("part", "measured", "commit", "run", "load of the machine", "took"), rows)
+    return found + "\n" + table(("part", "measured", "commit", "run", "load of the machine", "took"), rows, 6)
 
 
 def _machine(results: Results) -> dict[str, str]:
@@ -85,7 +97,7 @@ def others(results: Results) -> str:
             rows.append((figure, name, ", ".join(shown)))
     asks = _of(results, PG).get("idle worker", {}).get("asks", {})
     text = "".join(f"- {short(rate)}: `{query}`\n" for query, rate in asks.items() if rate >= 0.05)
-    return table(("what", "store", "found"), rows) + (
+    return table(("what", "store", "found"), rows, 3) + (
         f"\nWhat an idle worker asks a second, besides beats:\n\n{text}" if text else ""
     )
 
@@ -170,7 +182,7 @@ def peers(results: Results) -> str:
                 "B of WAL",
                 "semel is so many times as fast",
             )
-            text += f"\n### {name}\n\n" + table(head, rows)
+            text += f"\n### {name}\n\n" + table(head, rows, 2)
     return text
 
 

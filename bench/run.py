@@ -1,9 +1,9 @@
 """`make bench`: semel on SQLite and PostgreSQL beside the raw limits of this machine, in one run. The ratios count.
 
 QUICK=1: a tenth of it, once. FULL=1: 10^7 queued and finished too, and a snapshot held for five minutes. PEERS=absurd,dbos or
-PEERS=all: others on the same work. ONLY=sqlite,postgres,growth,peers: some parts
-(growth.sqlite: of one store). The results go to bench/results.json, tables
-and plots into docs/performance.md; those of a quick run to build/bench. Parts that were not measured stay as they were.
+PEERS=all: others on the same work. ONLY=sqlite,postgres,growth,peers: some parts (growth.sqlite: of one store). The results go
+to bench/results.json, tables and plots into docs/performance.md; those of a quick run to build/bench. What was not measured stays
+as it was; ONLY=none writes the page anew and measures nothing.
 """
 
 from __future__ import annotations
@@ -136,6 +136,7 @@ def main() -> None:
             grown(run, dialect)
         if only & {"peers", f"peers.{dialect}"}:
             beside(run, dialect)
+    page.write(run.page, run.images, run.results)
     told(run)
 
 
