@@ -47,8 +47,8 @@ def _busy(results: Results) -> str:
     if not loads or max(loads) < BUSY:
         return ""
     return (
-        f"\n**The machine was busy with other work** (load {max(loads):.0f} when a part began): rates and latencies are worse than "
-        f"it can, and unsteady; CPU is a little higher. What is counted for each effect, and memory, is as it is.\n"
+        f"\n**The machine was busy with other work** (load {max(loads):.0f} when a part began): rates and latencies are worse "
+        f"than it can, and unsteady; CPU is a little higher. What is counted for each effect, and memory, is as it is.\n"
     )
 
 
