@@ -234,7 +234,7 @@ def _growth(results: Results) -> dict[str, list[tuple[float, float]]]:
     for part, name in NAMES.items():
         for how in (", statistics absent", ", statistics stale") if part == PG else ("",):
             found = _of(results, f"growth.{part}")
-            points = [(v["rows"], v["ratio"]) for n in (6, 7) if (v := found.get(f"first 1,000 tasks, 10^{n} queued{how}"))]
+            points = [(v["rows"], v["ratio"]) for n in range(4, 8) if (v := found.get(f"first 1,000 tasks, 10^{n} queued{how}"))]
             lines[name + how.replace("statistics ", "")] = [(1000.0, 1.0), *points] if points else []
     return lines
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 EACH_SECONDS = 0.003
-WAITING = ("threading.py", "selectors.py", "queue.py", "waiting.py", "popen_fork.py")  # a thread that is there does nothing
+WAITING = ("threading.py", "selectors.py", "queue.py", "waiting.py", "pglisten.py")  # a thread that is there does nothing
 OWN = f"{os.sep}semel{os.sep}"
 
 
@@ -69,4 +69,8 @@ def _library(file: str) -> str:
     parts = Path(file).parts
     if "site-packages" in parts:
         return parts[parts.index("site-packages") + 1]
-    return "the work itself" if Path(file).parent == Path(__file__).parent else parts[-2] if len(parts) > 1 else file
+    if Path(file).parent == Path(__file__).parent:
+        return "the work itself"
+    if file.startswith("<"):
+        return "dataclasses"  # whose methods are made of text
+    return Path(file).stem if parts[-2].startswith("python") else parts[-2]
