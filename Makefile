@@ -41,6 +41,7 @@ proof: $(VENV)/.dev
 sabotage: $(VENV)/.dev
 	$(BIN)/python tests/sabotage/run.py
 
+# Writes docs/performance.md anew. QUICK=1: a tenth, into build/bench. More: FULL=1, PEERS=all, ONLY=growth (that page says).
 bench: $(VENV)/.dev
 	$(BIN)/python bench/run.py
 

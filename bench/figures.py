@@ -1,196 +1,204 @@
-"""The figures, each measured in processes of its own on a store of its own."""
+"""The figures of one kind of store, each measured in processes of its own on a store of its own."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
-import psycopg
+from kit import Kit, child, cpu, do, memory, ready, serving, told, until
+from work import EFFECTS, Work
 
-HERE = Path(__file__).parent
-EFFECTS = 5
-
-
-@dataclass
-class Kit:
-    """Where to measure: a fresh store each time, and how large."""
-
-    dialect: str
-    fresh: Callable[[], str]
-    scale: float
-    found: dict[str, dict[str, float]] = field(default_factory=dict)
-
-    def note(self, figure: str, **values: float) -> None:
-        """The better of what the rounds have found."""
-        self.found.setdefault(figure, {}).update(values)
-
-    def n(self, full: int) -> int:
-        """So many, or a tenth in a quick run."""
-        return max(20, int(full * self.scale))
+CONCURRENT = (1, 10, 50, 200, 500)
+PROCESSES = (1, 2, 4, 8)
+BESIDE = 200  # tasks at a time, of all processes together
+SESSIONS, IN_ONE = 200, 50
 
 
-def child(*words: object, **env: str) -> subprocess.Popen[str]:
-    """A piece of the work, in a process."""
-    command = [sys.executable, str(HERE / "work.py"), *map(str, words)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env={**os.environ, **env})
+def effects_at_a_time(concurrency: int) -> str:
+    """What the figure is called."""
+    return f"effects, {concurrency} {'task' if concurrency == 1 else 'tasks'} at a time"
 
 
-def told(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """What it says at its end."""
-    out, _ = process.communicate(timeout=900)
-    if process.returncode:
-        raise SystemExit(f"{process.args} ended with {process.returncode}")
-    return json.loads(out.splitlines()[-1])  # type: ignore[no-any-return]
-
-
-def do(*words: object) -> dict[str, Any]:
-    """A piece of the work, from its start to its end."""
-    return told(child(*words))
-
-
-class Server:
-    """What a PostgreSQL did in between: commits, syncs, bytes of WAL."""
-
-    def __init__(self, url: str) -> None:
-        self.url, self.before = url, self._now(url)
-
-    def _now(self, url: str) -> tuple[float, float, float]:
-        with psycopg.connect(url, autocommit=True) as db:
-            db.execute("SELECT pg_stat_force_next_flush()")
-            name = db.info.dbname
-            row = db.execute("SELECT xact_commit FROM pg_stat_database WHERE datname = %s", (name,)).fetchone()
-            wal = db.execute("SELECT wal_sync, pg_current_wal_insert_lsn() - '0/0'::pg_lsn FROM pg_stat_wal").fetchone()
-        assert row is not None and wal is not None
-        return float(row[0]), float(wal[0]), float(wal[1])
-
-    def since(self, n: int) -> dict[str, float]:
-        """By each of n."""
-        time.sleep(1.2)  # a backend tells its statistics once a second
-        commits, syncs, wal = (after - before for after, before in zip(self._now(self.url), self.before, strict=True))
-        return {"commits": commits / n, "syncs": syncs / n, "wal_bytes": wal / n}
+def rates(kit: Kit) -> None:
+    """Effects at each concurrency, empty tasks, enqueues."""
+    for concurrency in CONCURRENT:
+        count = kit.n(300 if concurrency == 1 else 2000)
+        throughput(kit, "five", count, concurrency, effects_at_a_time(concurrency), EFFECTS)
+    throughput(kit, "empty", kit.n(5000), BESIDE, "empty tasks")
+    n = kit.n(5000)
+    with kit.store() as url:
+        put = do("callers", url, n, 50)
+    kit.note("enqueue, 50 callers", per_second=n / put["seconds"])
 
 
 def throughput(kit: Kit, kind: str, count: int, concurrency: int, figure: str, each: int = 1) -> None:
     """Tasks that wait, and one worker process: so many a second, and what each cost."""
-    url = kit.fresh()
-    put = do("enqueue", url, kind, count)
-    server = Server(url) if kit.dialect == "postgres" else None
-    ran = do("worker", url, kind, count, concurrency)
-    n = count * each
-    kit.note(figure, per_second=n / ran["seconds"], cpu_ms=1000 * ran["cpu"] / n, rss=ran["rss"])
-    if server is not None:
-        kit.note(figure, **server.since(n))
+    with kit.store() as url:
+        put = do("enqueue", url, kind, count)
+        server = kit.server(url)
+        ran = do("worker", url, kind, count, concurrency)
+        n = count * each
+        assert ran["ran"] == count, f"{figure}: {ran['ran']} of {count} ran"
+        kit.note(figure, per_second=n / ran["seconds"], cpu_ms=1000 * ran["cpu"] / n, rss=ran["rss"])
+        if server is not None:
+            kit.note(figure, trips=ran["trips"] / n or None, **server.since(n))
     if kind == "empty":
-        kit.note("enqueue, 500 in a call", per_second=count / put["seconds"])
+        kit.note("enqueue, 500 at once", per_second=count / put["seconds"])
 
 
-def enqueue_by_callers(kit: Kit) -> None:
-    """One call at a time, from 50 callers."""
-    n = kit.n(5000)
-    put = do("callers", kit.fresh(), n, 50)
-    kit.note("enqueue, 50 callers", per_second=n / put["seconds"])
+def where_it_goes(kit: Kit) -> None:
+    """Of one more run with many tasks at a time: CPU of each thread for an effect, and the shares of the files."""
+    count = kit.n(2000)
+    with kit.store() as url:
+        do("enqueue", url, "five", count)
+        ran = do("sampled", url, BESIDE)
+    n = ran["ran"] * EFFECTS
+    threads = {name: 1000 * seconds / n for name, seconds in ran["threads"].items() if seconds}
+    kit.note("where the time goes", threads=dict(sorted(threads.items(), key=lambda one: -one[1])), files=ran["files"])
 
 
 def latency(kit: Kit) -> None:
     """An idle system: from the call of enqueue to the start of the handler."""
     n = kit.n(200)
-    url = kit.fresh()
-    do("enqueue", url, "timed", 0)  # the schema is there
-    process = child("serve", url, 100)
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(2.0)
-    do("paced", url, n, 0.05)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGTERM)
-    _quantiles(kit, "latency, across processes", told(process)["delays"], n)
-    _quantiles(kit, "latency, in one process", do("alone", kit.fresh(), n, 0.05)["delays"], n)
+    with kit.store() as url:
+        do("enqueue", url, "timed", 0)  # the schema is there
+        process = child("serve", url, 100)
+        ready(process)
+        time.sleep(2.0)
+        do("paced", url, n, 0.05)
+        time.sleep(1.0)
+        process.send_signal(signal.SIGTERM)
+        _quantiles(kit, "latency, across processes", told(process)["delays"], n)
+    with kit.store() as url:
+        _quantiles(kit, "latency, in one process", do("alone", url, n, 0.05)["delays"], n)
 
 
 def _quantiles(kit: Kit, figure: str, seconds: list[float], n: int) -> None:
     assert len(seconds) == n, f"{figure}: {len(seconds)} of {n} began"
-    cuts = statistics.quantiles(seconds, n=100)
-    kit.note(figure, p50_ms=1000 * cuts[49], p99_ms=1000 * cuts[98])
+    cuts = [round(1000 * cut, 3) for cut in statistics.quantiles(seconds, n=100, method="inclusive")]
+    kit.note(figure, p50_ms=cuts[49], p99_ms=cuts[98], cuts_ms=cuts)
 
 
-@contextmanager
-def serving(url: str, concurrency: int) -> Iterator[subprocess.Popen[str]]:
-    """A worker that works until the block ends."""
-    process = child("serve", url, concurrency)
-    assert process.stdout is not None
-    process.stdout.readline()
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
+# --- many tasks in one worker, and who takes them over ---
 
 
 def takeover(kit: Kit) -> None:
     """A worker with 1,000 running tasks is killed; how long until another one on this host runs them all. Its memory."""
     n = kit.n(1000)
-    url = kit.fresh()
-    do("enqueue", url, "long", n)
-    from work import Work
-
-    work = Work(url)
-
-    def running(worker: int) -> bool:
-        held = {s.pid: s.id for s in work.app.runtime.desk.store.sessions() if not s.fenced}
-        return worker in held and len(work.app.runtime.desk.store.held(held[worker])) == n
-
-    with serving(url, n) as first, serving(url, n) as second:
-        _until(lambda: running(first.pid) or running(second.pid))
-        has, other = (first, second) if running(first.pid) else (second, first)
-        time.sleep(1.0)
-        memory = _memory(has.pid)
+    with _two_workers(kit, n) as (has, other, running):
+        kit.note("worker with 1,000 running tasks", rss=memory(has), tasks=n)
         began = time.monotonic()
-        has.kill()
-        _until(lambda: running(other.pid))
+        os.kill(has, signal.SIGKILL)
+        until(lambda: running(other))
         kit.note("takeover, same host", seconds=time.monotonic() - began, tasks=n)
-    kit.note("worker with so many running tasks", rss=memory, tasks=n)
-    work.app.close()
 
 
-def _until(condition: Callable[[], bool], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            raise SystemExit("nothing happens any more")
-        time.sleep(0.005)
+def takeover_from_afar(kit: Kit) -> None:
+    """The same, from a worker that is stopped and not dead: as one on another machine, whose end nobody here can prove."""
+    n = kit.n(1000)
+    with _two_workers(kit, n) as (has, other, running):
+        began = time.monotonic()
+        os.kill(has, signal.SIGSTOP)
+        until(lambda: running(other))
+        kit.note("takeover, another host", seconds=time.monotonic() - began, tasks=n)
+
+
+@contextmanager
+def _two_workers(kit: Kit, n: int) -> Iterator[tuple[int, int, Callable[[int], bool]]]:
+    """The pid of one that runs n tasks, of one that runs none, and how to ask whether one runs all of them."""
+    with kit.store() as url:
+        do("enqueue", url, "long", n)
+        work = Work(url)
+        store = work.app.runtime.desk.store
+
+        def running(worker: int) -> bool:
+            held = {s.pid: s.id for s in store.sessions() if not s.fenced}
+            return worker in held and len(store.held(held[worker])) == n
+
+        try:
+            with serving("serve", url, n) as first:
+                until(lambda: running(first.pid))
+                with serving("serve", url, n) as second:
+                    until(lambda: second.pid in {s.pid for s in store.sessions()})
+                    time.sleep(2.0)
+                    yield first.pid, second.pid, running
+        finally:
+            work.app.close()
 
 
 def idle(kit: Kit) -> None:
-    """A worker with nothing to do: CPU, memory, and the transactions that a server sees."""
-    url = kit.fresh()
-    do("enqueue", url, "empty", 0)
+    """A worker with nothing to do: CPU, memory, and what the server sees."""
     seconds = 20.0 if kit.scale == 1 else 6.0
-    with serving(url, 100) as process:
-        time.sleep(3.0)
-        server = Server(url) if kit.dialect == "postgres" else None
-        before = _cpu(process.pid)
+    with kit.store() as url:
+        do("enqueue", url, "empty", 0)
+        with serving("serve", url, 100) as process:
+            time.sleep(5.0)
+            server, before = kit.server(url), cpu(process.pid)
+            time.sleep(seconds)
+            kit.note("idle worker", cpu_percent=100 * (cpu(process.pid) - before) / seconds, rss=memory(process.pid))
+            if server is not None:
+                seen = server.since()
+                names = ("commits", "statements", "besides_beats")
+                kit.note("idle worker", **{f"{n}_per_second": seen[n] / (seconds + 1.2) for n in names if n in seen})
+                kit.note("idle worker", asks=server.asked(seconds + 1.2))
+
+
+def steps(kit: Kit) -> None:
+    """One task of 10,000 steps: does a step cost more at the end?"""
+    n = kit.n(10_000)
+    with kit.store() as url:
+        ran = do("steps", url, n)
+    first, *_, last = ran["parts"]
+    kit.note(
+        "a task of 10,000 steps", steps=n, per_second=n / sum(ran["parts"]), last_to_first=first / last,
+        read_again_seconds=ran["again"], rss=ran["rss"],
+    )  # fmt: skip
+
+
+# --- many processes ---
+
+
+def processes(kit: Kit) -> None:
+    """The same work, by several worker processes on one queue. It falls due when all have come in."""
+    for many in PROCESSES if kit.scale == 1 else PROCESSES[::2]:
+        count = kit.n(2000)
+        with kit.store() as url:
+            do("enqueue", url, "five", count, 0, 500, 3 + many if kit.dialect == "sqlite" else 6 + 1.5 * many)
+            server = kit.server(url)
+            workers = [child("worker", url, "five", count, BESIDE // many) for _ in range(many)]
+            ran = [one for worker in workers if (one := told(worker))["ran"]]
+            assert sum(one["ran"] for one in ran) == count, "some ran twice, or never"
+            seconds = max(one["ended"] for one in ran) - min(one["began"] for one in ran)
+            n = count * EFFECTS
+            figure = f"effects, {many} worker {'process' if many == 1 else 'processes'}"
+            kit.note(figure, per_second=n / seconds, cpu_ms=1000 * sum(one["cpu"] for one in ran) / n, took_part=len(ran))
+            if server is not None:
+                kit.note(figure, **server.since(n))
+
+
+def beating(kit: Kit) -> None:
+    """200 sessions that beat: what they ask of the server, and what is left for a worker. None may be fenced."""
+    many, seconds = kit.n(SESSIONS), 10.0 if kit.scale == 1 else 5.0
+    count = kit.n(2000)
+    with kit.store() as url:
+        do("enqueue", url, "five", 2 * count)
+        crowd = [child("sessions", url, min(IN_ONE, many - start)) for start in range(0, many, IN_ONE)]
+        for process in crowd:
+            ready(process)
+        time.sleep(5.0)
+        server = kit.server(url)
         time.sleep(seconds)
-        kit.note("idle worker", cpu_percent=100 * (_cpu(process.pid) - before) / seconds, rss=_memory(process.pid))
-        if server is not None:
-            kit.note("idle worker", commits_per_second=server.since(1)["commits"] / (seconds + 1.2))
-
-
-def _cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS")) / 1024
+        seen = server.since() if server is not None else {}
+        with_them = do("worker", url, "five", count, BESIDE)
+        fenced = sum(told(process)["fenced"] for process in crowd)
+        do("enqueue", url, "five", count, 2 * count)
+        without = do("worker", url, "five", count, BESIDE)
+    a_second = {name: seen[name] / (seconds + 1.2) for name in ("statements", "commits") if name in seen}
+    kit.note(
+        "200 sessions beat", sessions=many, fenced=fenced, **{f"{name}_per_second": n for name, n in a_second.items()},
+        beside_them=(with_them["ran"] / with_them["seconds"]) / (without["ran"] / without["seconds"]),
+    )  # fmt: skip

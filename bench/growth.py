@@ -2,7 +2,7 @@
 
 Each store is measured beside an almost empty one, in turns, in one run: the ratios of the lower quartiles count (a disk that
 others use delays some). Exit code 1 if one is above MOST. A look takes a step for each priority, and no more for however many
-rows. QUICK=1: a hundredth of the rows.
+rows. No statistics are ever gathered. QUICK=1: a hundredth of the rows; FULL=1: 10^7 queued and 10^7 finished too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from fill import Filler
+from kit import Figures
 from rich.console import Console
 from rich.table import Table
 
@@ -29,35 +31,35 @@ MOST = 2.0
 STEPS = 6.0  # of a look at 200 priorities
 SCALE = 0.01 if os.environ.get("QUICK") else 1.0
 CLAIMS, AT_ONCE, ROUNDS = 1000, 10, 100
-
-READY = "ready", "'default', 'bill', {rank}, {due}, {tenant}, 'ghost-' || n"
-FINISHED = (
-    ("journal", "'acme', 'done-' || (n / 5), n % 5, 'void', 'x', 0, 0, '{{}}', 'x', {zero}"),
-    ("task", "'acme', 'done-' || n, 'bill', 'd' || n, 'default', 0, 0, 'acknowledged', 'succeeded', 1, 1, '', 0, 0, 0, 9, ''"),
-    ("task_key", "'acme', 'bill', 'd' || n, 'done-' || n"),
-    ("effect", "'acme', 'e' || n, 'done-' || n, 'done-' || n, 'charge', 'confirmed', 2"),
-)
-BLOCKED = (
-    ("task", "'acme', 'stuck-' || n, 'bill', 'b' || n, 'default', 0, 0, 'blocked', 'unknown', 1, 1, '', 0, 0, 1, 9, 'ask'"),
-    ("effect", "'acme', 'u' || n, 'stuck-' || n, 'stuck-' || n, 'charge', 'ambiguous', 2"),
-    ("unknown", "'acme', 'u' || n, 'stuck-' || n, 'charge', n"),
-)
+FEW = "10^3 queued"
 
 
-def waiting(rank: str = "0", due: str = f"{AT - 10**9} + n", tenant: str = "'acme'") -> tuple[tuple[str, str], ...]:
-    """Pointers of tasks that wait behind those that are claimed."""
-    return ((READY[0], READY[1].format(rank=rank, due=due, tenant=tenant)),)
+@dataclass(frozen=True)
+class Case:
+    """So many copies of a task in a state; instead: SQL for their columns (see fill.py). ranks: priorities of the new tasks."""
+
+    rows: int
+    state: str = "queued"
+    instead: tuple[tuple[str, str], ...] = ()
+    ranks: int = 1
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """In which the copies differ; each falls due a millisecond after the one before it."""
+        return {"due": "{was} + n", **dict(self.instead)}
 
 
-CASES: dict[str, tuple[int, tuple[tuple[str, str], ...], int]] = {  # what, rows of each table, priorities of the new tasks
-    "10^3 queued": (1_000, waiting(), 1),
-    "10^6 queued": (1_000_000, waiting(), 1),
-    "10^6 finished": (1_000_000, FINISHED, 1),
-    "10^5 scheduled": (100_000, waiting(due=f"{AT + 10**9} + n"), 1),
-    "10^5 blocked": (100_000, BLOCKED, 1),
-    "1,000 tenants": (100_000, waiting(tenant="'tenant-' || (n % 1000)"), 1),
-    "200 priorities": (100_000, waiting(rank="n % 200"), 200),
+CASES = {
+    FEW: Case(1_000),
+    "10^6 queued": Case(1_000_000),
+    "10^6 finished": Case(1_000_000, "finished"),
+    "10^6 scheduled": Case(1_000_000, "scheduled"),
+    "10^5 blocked": Case(100_000, "blocked", (("since", "n"),)),
+    "10,000 tenants": Case(100_000, instead=(("tenant", "'tenant-' || (n % 10000)"),)),
+    "one tenant has 10^5": Case(100_000, instead=(("tenant", "'all'"),)),
+    "200 priorities": Case(100_000, instead=(("rank", "n % 200"), ("priority", "-(n % 200)")), ranks=200),
 }
+LARGEST = {"10^7 queued": Case(10_000_000), "10^7 finished": Case(10_000_000, "finished")}
 
 
 @dataclass(frozen=True)
@@ -65,15 +67,7 @@ class Made:
     """A store, and how to fill it."""
 
     store: Store
-    execute: Callable[[str], Any]
-    series: str
-    prefix: str
-    zero: str
-
-    def fill(self, rows: int, tables: tuple[tuple[str, str], ...]) -> None:
-        for table, values in tables:
-            columns = values.format(zero=self.zero)
-            self.execute(self.series.format(into=f"INSERT INTO {self.prefix}{table}", columns=columns, rows=rows))
+    fill: Filler
 
 
 @contextlib.contextmanager
@@ -82,14 +76,11 @@ def stores(dialect: str) -> Iterator[Callable[[], Made]]:
     with contextlib.ExitStack() as ends:
         if dialect == "sqlite":
             folder = ends.enter_context(tempfile.TemporaryDirectory())
-            series = (
-                "WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < {rows}) {into} SELECT {columns} FROM s"
-            )
 
             def sqlite() -> Made:
                 store = SQLite(f"{folder}/{time.monotonic_ns()}.db")
                 ends.callback(store.close)
-                return Made(store, store._writer.raw.execute, series, "", "x'00'")
+                return Made(store, Filler(dialect, store._writer.raw.execute))
 
             yield sqlite
             return
@@ -105,22 +96,46 @@ def stores(dialect: str) -> Iterator[Callable[[], Made]]:
             store = Postgres(url)
             ends.callback(store.close)
             raw = ends.enter_context(psycopg.connect(url, autocommit=True))
-            series = "{into} SELECT {columns} FROM generate_series(1, {rows}) AS s (n)"
-            return Made(store, raw.execute, series, "semel.", r"'\x00'")
+            return Made(store, Filler(dialect, raw.execute))
 
         yield of_postgres
+
+
+def template(store: Store, state: str) -> str:
+    """The id of a task in that state, alone in its store; it is behind those that are to be claimed."""
+    made, known = task("copied", due=AT + 10**9 if state == "scheduled" else AT - 10**9)
+    assert one(store, made) == Landed()
+    if state in ("queued", "scheduled"):
+        return known.state.id
+    guard = session(store)
+    outcome = one(store, claiming(guard, limit=1))
+    assert isinstance(outcome, Claims)
+    (taken,) = outcome.tasks
+    known, key = Known(taken.task, taken.head), "sml_copied"
+    ends: tuple[j.Happened, ...] = (j.Confirmed(key, 1, "ok"), j.Finished("ok"))
+    if state == "blocked":
+        ends = (j.Lost(key, 1, "timeout", ended=True), j.Blocked("ask", key))
+    for event in (intended(key, known, guard.session), *ends):
+        change, known = known.then(event, guard=guard)
+        assert one(store, change) == Landed()
+    return known.state.id
+
+
+def intended(key: str, known: Known, holder: str) -> j.Intended:
+    """The intent of an effect of a task that is held by a session."""
+    state = known.state
+    return j.Intended(key, 1, "charge", state.id, 1, state.token, holder, {}, "d", "m")
 
 
 class Measured:
     """One store, and how long each kind of step has taken in it, in seconds."""
 
-    def __init__(self, made: Made, case: str) -> None:
-        self.store, self.guard = made.store, session(made.store)
-        rows, tables, self.ranks = CASES[case]
-        made.fill(max(1, int(rows * SCALE)), tables)
+    def __init__(self, made: Made, case: Case) -> None:
+        self.store, self.ranks = made.store, case.ranks
+        made.fill.copy(template(made.store, case.state), max(1, int(case.rows * SCALE)), **case.columns)
+        self.guard = session(made.store)
         new = [task(f"new-{n}", priority=n % self.ranks, due=AT - 10**10 + n) for n in range(CLAIMS + AT_ONCE)]
         assert self.store.commit([change for change, _ in new]) == [Landed()] * len(new)
-        self.taken: list[Known] = []
         self.seconds: dict[str, list[float]] = {}
         self.round(-1)
         self.seconds.clear()  # the first is warm-up
@@ -137,9 +152,8 @@ class Measured:
         assert isinstance(outcome, Claims)
         assert len(outcome.tasks) == AT_ONCE
         known, key = Known(outcome.tasks[0].task, outcome.tasks[0].head), f"sml_{n}"
-        state = known.state
         for what, event, guard in (
-            ("begin", j.Intended(key, 1, "charge", state.id, 1, state.token, self.guard.session, {}, "d", "m"), self.guard),
+            ("begin", intended(key, known, self.guard.session), self.guard),
             ("confirm", j.Confirmed(key, 1, "ok"), None),
             ("finish", j.Finished("ok"), None),
         ):
@@ -151,28 +165,41 @@ class Measured:
         self.timed("orphans", lambda: self.store.orphans(None, 100))
 
 
-def table_of(dialect: str, console: Console) -> float:
-    """Print it; the largest ratio."""
-    table = Table(title=f"{dialect}: lower quartiles in milliseconds, and how many times that of 10^3 queued in the same rounds")
-    worst = 0.0
-    for at, case in enumerate(CASES):
-        if at == 0:
+def costs(dialect: str, *, largest: bool) -> Iterator[tuple[str, Figures]]:
+    """For each case: of each kind of step its milliseconds, and how many times those in an almost empty store."""
+    for name, case in {**CASES, **(LARGEST if largest else {})}.items():
+        if name == FEW:
             continue
         with stores(dialect) as make:
-            few, many = Measured(make(), "10^3 queued"), Measured(make(), case)
+            few, many = Measured(make(), CASES[FEW]), Measured(make(), case)
             for n in range(ROUNDS):
                 for one_of in (few, many) if n % 2 else (many, few):
                     one_of.round(n)
-        if at == 1:
-            for column in ("store holds", *few.seconds):
+        quartiles = {what: statistics.quantiles(many.seconds[what])[0] for what in few.seconds}
+        yield (
+            name,
+            {
+                what: {"ms": 1000 * mine, "ratio": mine / statistics.quantiles(few.seconds[what])[0]}
+                for what, mine in quartiles.items()
+            },
+        )
+
+
+def worst_of(name: str, found: Figures) -> float:
+    """The largest ratio; a look at 200 priorities has its own bound."""
+    return max(one["ratio"] / (STEPS / MOST if (name, what) == ("200 priorities", "look") else 1) for what, one in found.items())
+
+
+def table_of(dialect: str, console: Console) -> float:
+    """Print it; the largest ratio."""
+    table = Table(title=f"{dialect}: lower quartiles in milliseconds, and how many times that of {FEW} in the same rounds")
+    worst = 0.0
+    for name, found in costs(dialect, largest=bool(os.environ.get("FULL"))):
+        if not table.columns:
+            for column in ("store holds", *found):
                 table.add_column(column, justify="right")
-        cells = []
-        for what, found in few.seconds.items():
-            mine = statistics.quantiles(many.seconds[what])[0]
-            ratio = mine / statistics.quantiles(found)[0]
-            worst = max(worst, ratio / (STEPS / MOST if (case, what) == ("200 priorities", "look") else 1))
-            cells.append(f"{mine * 1000:.2f} ({ratio:.2f})")
-        table.add_row(case, *cells)
+        table.add_row(name, *(f"{one['ms']:.2f} ({one['ratio']:.2f})" for one in found.values()))
+        worst = max(worst, worst_of(name, found))
     console.print(table)
     return worst
 

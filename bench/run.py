@@ -1,133 +1,143 @@
 """`make bench`: semel on SQLite and PostgreSQL beside the raw limits of this machine, in one run. The ratios count.
 
-QUICK=1: a tenth of it, once. ONLY=sqlite or ONLY=postgres: one store. PAGE=file: write the tables there, as Markdown.
-Rounds are interleaved with the limits; the best of each counts. `bench/growth.py` measures what a store that holds a lot
-costs.
+QUICK=1: a tenth of it, once. FULL=1: 10^7 queued and finished too, and a snapshot held for five minutes. PEERS=absurd,dbos or
+PEERS=all: others on the same work. ONLY=sqlite,postgres,growth,peers: some parts (growth.sqlite: of one store). The results go
+to bench/results.json, tables and plots into docs/performance.md; those of a quick run to build/bench. What was not measured stays
+as it was; ONLY=none writes the page anew and measures nothing.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import tempfile
+import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
+import backlog
 import figures
-import limits
-from figures import EFFECTS, Kit
+import growth
+import page
+import peers
+from goals import Results, judged
+from kit import HERE, Figures, Kit, commit, kits, machine
 from rich.console import Console
 from rich.table import Table
 
-from semel.testing import postgres
-
-QUICK = bool(os.environ.get("QUICK"))
-ROUNDS = 1 if QUICK else 3
-SECONDS = 1.0 if QUICK else 3.0
-SETTINGS = "shared_buffers = '512MB'\nmax_wal_size = '4GB'\n"
-CONCURRENT = (1, 10, 50, 200)
-
-GOALS: dict[str, dict[str, tuple[str, float]]] = {  # figure: the limit that it is a part of, and the part that is asked for
-    "sqlite": {
-        "effects, 200 tasks at a time": ("S1", 2.5),
-        "effects, 1 task at a time": ("S1", 0.65),
-        "empty tasks": ("S1", 2.0),
-    },
-    "postgres": {
-        "effects, 200 tasks at a time": ("L8", 0.7),
-        "effects, 1 task at a time": ("L1", 0.4),
-        "empty tasks": ("L8", 0.8),
-        "enqueue, 50 callers": ("L8", 0.9),
-    },
-}
+ROOT = HERE.parent
+DIALECTS = ("sqlite", "postgres")
+CLEANED = "autovacuum = on\nautovacuum_naptime = 5\n"
 
 
-@contextmanager
-def stores(dialect: str) -> Iterator[tuple[Callable[[], str], Callable[[], dict[str, float]]]]:
-    """Makes fresh stores of a dialect, and measures the machine's limits for it."""
-    with ExitStack() as ends:
-        folder = Path(ends.enter_context(tempfile.TemporaryDirectory()))
-        if dialect == "sqlite":
-            yield lambda: f"sqlite:///{folder}/{time.monotonic_ns()}.db", lambda: {"S1": limits.sqlite(folder, SECONDS)}
-            return
-        cluster = postgres.Cluster(SETTINGS)
-        ends.callback(cluster.close)
-        cluster.start()
-        scratch = ends.enter_context(postgres.database(cluster.url, "limits"))
+class Run:
+    """Options, and what was found so far."""
 
-        def fresh() -> str:
-            return ends.enter_context(postgres.database(cluster.url, f"bench_{time.monotonic_ns()}"))
+    def __init__(self) -> None:
+        self.quick, self.full = bool(os.environ.get("QUICK")), bool(os.environ.get("FULL"))
+        self.scale = float(os.environ.get("SCALE") or (0.1 if self.quick else 1.0))
+        self.rounds, self.seconds = (1, 1.0) if self.quick else (2, 3.0)
+        self.peers = peers.chosen(os.environ.get("PEERS", ""))
+        self.console = Console(width=130)
+        folder = Path(os.environ.get("OUT") or (ROOT / "build" / "bench" if self.quick else ROOT / "docs")).resolve()
+        folder.mkdir(parents=True, exist_ok=True)
+        self.page, self.images = folder / "performance.md", folder / "images"
+        self.results_file = HERE / "results.json" if folder == ROOT / "docs" else folder / "results.json"
+        if not self.page.exists():
+            shutil.copy(ROOT / "docs" / "performance.md", self.page)
+        known = self.results_file.exists() and folder == ROOT / "docs"
+        self.results: Results = json.loads(self.results_file.read_text(encoding="utf-8")) if known else {}
 
-        yield fresh, lambda: {f"L{n}": limits.server(scratch, n, SECONDS) for n in (1, 8)}
-
-
-def measure(dialect: str, console: Console) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """All figures of a store: the best of the rounds."""
-    raw: dict[str, float] = {}
-    best: dict[str, dict[str, float]] = {}
-    with stores(dialect) as (fresh, limit):
-        for n in range(ROUNDS):
-            for name, value in limit().items():
-                raw[name] = max(raw.get(name, 0.0), value)
-            kit = Kit(dialect, fresh, 0.1 if QUICK else 1.0)
-            for concurrency in CONCURRENT:
-                plural = "task" if concurrency == 1 else "tasks"
-                count = kit.n(300 if concurrency == 1 else 2000)
-                figures.throughput(kit, "five", count, concurrency, f"effects, {concurrency} {plural} at a time", EFFECTS)
-            figures.throughput(kit, "empty", kit.n(5000), 200, "empty tasks")
-            figures.enqueue_by_callers(kit)
-            if n == 0:
-                figures.latency(kit)
-                figures.takeover(kit)
-                figures.idle(kit)
-            for figure, values in kit.found.items():
-                known = best.get(figure)
-                if known is None or values.get("per_second", 0) > known.get("per_second", 0):
-                    best[figure] = values
-            console.print(f"{dialect}: round {n + 1} of {ROUNDS}", style="dim")
-    return raw, best
+    @contextmanager
+    def part(self, name: str, dialect: str, settings: str = "") -> Iterator[Kit]:
+        """Measure a part, and keep what was found."""
+        began = time.monotonic()
+        with kits(dialect, self.scale, settings) as kit:
+            about = machine(kit.admin)
+            yield kit
+        took = time.monotonic() - began
+        at = time.strftime("%Y-%m-%d", time.gmtime())
+        run = {"at": at, "commit": commit(), "quick": self.quick, "machine": about, "took": f"{took:.0f} s"}
+        self.results[name] = {"run": run, "figures": kit.found}
+        self.results_file.write_text(json.dumps(self.results, indent=1) + "\n", encoding="utf-8")
+        page.write(self.page, self.images, self.results)
+        self.console.print(f"{name}: {took:.0f} s", style="dim")
 
 
-UNITS = {
-    "cpu_ms": ("{:.3f}", " ms CPU"), "commits": ("{:.2f}", " commits"), "syncs": ("{:.2f}", " syncs"),
-    "wal_bytes": ("{:,.0f}", " B WAL"), "rss": ("{:.0f}", " MiB"), "p50_ms": ("{:.1f}", " ms p50"),
-    "p99_ms": ("{:.1f}", " ms p99"), "seconds": ("{:.2f}", " s"), "cpu_percent": ("{:.1f}", " % CPU"),
-    "commits_per_second": ("{:.2f}", " transactions/s"), "tasks": ("{:,.0f}", " tasks"),
-}  # fmt: skip
+def store(run: Run, dialect: str) -> None:
+    """Rates in rounds, interleaved with the limits (the best counts); then what is measured once."""
+    with run.part(dialect, dialect) as kit:
+        best: Figures = {}
+        for _ in range(run.rounds):
+            trial = Kit(dialect, kit.store, kit.limit, kit.scale, kit.admin, kit.counts)
+            trial.note("limits", **trial.limit(run.seconds))
+            figures.rates(trial)
+            _keep_best(best, trial.found)
+        kit.found.update(best)
+        once: list[Callable[[Kit], None]] = [
+            figures.where_it_goes, figures.latency, figures.takeover, figures.idle, figures.steps, figures.processes,
+        ]  # fmt: skip
+        if dialect == "postgres":
+            once += [figures.takeover_from_afar, figures.beating]
+        for measure in once:
+            measure(kit)
 
 
-def rows(dialect: str, raw: dict[str, float], best: dict[str, dict[str, float]]) -> Iterator[tuple[str, str, str, str]]:
-    """What, the rate, its part of the limit (and the goal), and what else was seen."""
-    for name, value in raw.items():
-        yield f"{name}, the machine's own", f"{value:,.0f}/s", "1", ""
-    for figure, values in best.items():
-        rate = f"{values['per_second']:,.0f}/s" if "per_second" in values else ""
-        goal = GOALS[dialect].get(figure)
-        part = f"{values['per_second'] / raw[goal[0]]:.2f} {goal[0]} (goal {goal[1]})" if goal else ""
-        rest = [UNITS[key][0].format(value) + UNITS[key][1] for key, value in values.items() if key != "per_second"]
-        yield figure, rate, part, ", ".join(rest)
+def _keep_best(best: Figures, found: Figures) -> None:
+    for figure, values in found.items():
+        known = best.setdefault(figure, {})
+        if figure == "limits":
+            known.update({name: max(rate, known.get(name, 0)) for name, rate in values.items()})
+        elif values["per_second"] > known.get("per_second", 0):
+            best[figure] = values
+
+
+def grown(run: Run, dialect: str) -> None:
+    """Stores that hold a lot."""
+    with run.part(f"growth.{dialect}", dialect, CLEANED if dialect == "postgres" else "") as kit:
+        backlog.held(kit, 15 if run.quick else 300 if run.full else 60)
+        backlog.fairness(kit)
+        backlog.after_a_deploy(kit)
+    with run.part(f"growth.{dialect}", dialect) as again:
+        again.found.update(kit.found)
+        backlog.first_thousand(again, 2 if run.quick else 5, largest=run.full)
+        if not run.quick:
+            for name, cost in growth.costs(dialect, largest=run.full):
+                again.note(f"cost: {name}", **cost)
+
+
+def beside(run: Run, dialect: str) -> None:
+    """Others on the same work, in turns."""
+    if any(peers.PEERS[name].dialect == dialect for name in run.peers):
+        with run.part(f"peers.{dialect}", dialect) as kit:
+            peers.measure(kit, run.peers, 1 if run.quick else 2)
+
+
+def told(run: Run) -> None:
+    """Print what was asked for, and what was found."""
+    table = Table(title="It must show")
+    for column in ("figure", "goal", "measured", "of the goal", ""):
+        table.add_column(column)
+    for what, goal, found, ratio, met in judged(run.results):
+        table.add_row(what, goal, found, ratio, {True: "met", False: "[bold]missed", None: ""}[met])
+    run.console.print(table)
+    run.console.print(f"tables and plots: {run.page.relative_to(ROOT) if run.page.is_relative_to(ROOT) else run.page}")
 
 
 def main() -> None:
-    """Measure, print, and write the page if one is asked for."""
-    console = Console(width=130)
-    page: list[str] = []
-    for dialect in os.environ.get("ONLY", "sqlite,postgres").split(","):
-        raw, best = measure(dialect, console)
-        title = "SQLite, synchronous=FULL" if dialect == "sqlite" else "PostgreSQL, synchronous_commit=on"
-        table = Table(title=title)
-        head = ("what", "rate", "of the limit", "and each (of it) takes")
-        for column in head:
-            table.add_column(column, justify="right" if column == "rate" else "left")
-        page += [f"## {title}", "", "| " + " | ".join(head) + " |", "|---|--:|---|---|"]
-        for row in rows(dialect, raw, best):
-            table.add_row(*row)
-            page.append("| " + " | ".join(row) + " |")
-        page.append("")
-        console.print(table)
-    if file := os.environ.get("PAGE"):
-        Path(file).write_text("\n".join(page), encoding="utf-8")
+    """Measure, print, write the page."""
+    run = Run()
+    only = set(os.environ.get("ONLY", "sqlite,postgres,growth,peers").split(","))
+    for dialect in DIALECTS:
+        if dialect in only:
+            store(run, dialect)
+        if only & {"growth", f"growth.{dialect}"}:
+            grown(run, dialect)
+        if only & {"peers", f"peers.{dialect}"}:
+            beside(run, dialect)
+    page.write(run.page, run.images, run.results)
+    told(run)
 
 
 if __name__ == "__main__":
