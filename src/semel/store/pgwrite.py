@@ -13,9 +13,10 @@ from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
-from semel.store.passed import BEFORE_ALL, Asked, Place, Starts, Walk, share_of_oldest
+from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
+from semel.store.turns import NOBODY, Chosen, Line
 
 log = logging.getLogger("semel")
 
@@ -157,27 +158,41 @@ class Transaction:
                 if key in self._asked
             ]
 
-        walk = self._floors.passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        walk = self._floors.passed.walk(unit, lambda *wanted: self._candidates(unit, *wanted), take)
         self._walks.append(walk)
         return walk.claims
 
-    def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
+    def _candidates(self, unit: ClaimUnit, limit: int, turns: int, starts: Starts) -> Found:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
         groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
         places = [(g, max(Place(g.floor), starts.get(g[:3], BEFORE_ALL))) for g in groups if g.floor <= unit.at]
         count = share_of_oldest(limit)
         if not places:
-            return []
+            return Found(())
         calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
-        found, *more = [[ReadyRow(*row) for row in answer.rows] for answer in self._link.pipe(*calls)]
-        found.sort(key=by_rank)
+        chosen = self._floors.passed.turns.choose(unit, turns, self._lines) if turns else NOBODY
+        if chosen.lines:
+            calls.append(("in_turn", _in_turn(unit, chosen)))
+        answers = {
+            name: [ReadyRow(*row) for row in answer.rows]
+            for (name, _), answer in zip(calls, self._link.pipe(*calls), strict=True)
+        }
+        found = sorted(answers["candidates"], key=by_rank)
         if len(found) <= limit:
-            return found
-        oldest = sorted({*found, *(row for rows in more for row in rows)}, key=by_age)[:count]
+            return Found(found)
+        oldest = sorted({*found, *answers.get("longest_waiting", ())}, key=by_age)[:count]
         first = set(oldest)
-        return [*oldest, *(r for r in found if r not in first)][:limit]
+        rows = [*oldest, *(r for r in found if r not in first)][:limit]
+        turned = answers.get("in_turn", [])
+        self._floors.passed.turns.gave(chosen, turned)
+        return Found(rows, [row for row in turned if row not in rows])
+
+    def _lines(self, pairs: Sequence[Pair], after: Line, most: int) -> list[tuple[Line, int]]:
+        wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs), "most": most}
+        answer = self._link.pipe(("lines", {**wanted, "tenant": after.tenant, "rank": after.rank}))[0]
+        return [(Line(*row[:4]), row[4]) for row in answer.rows]
 
     def _look(self, pairs: Sequence[Pair]) -> list[Group]:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
@@ -289,6 +304,16 @@ def _places(unit: ClaimUnit, places: Sequence[tuple[Group, Place]], limit: int) 
     return {
         "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "dues": int_array(dues),
         "tenants": text_array(tenants), "tasks": text_array(tasks), "at": unit.at, "limit": limit, "tenant": unit.tenant,
+    }  # fmt: skip
+
+
+def _in_turn(unit: ClaimUnit, chosen: Chosen) -> dict[str, Any]:
+    lines, behind = zip(*chosen.lines, strict=True)
+    queues, kinds, tenants, ranks = zip(*lines, strict=True)
+    dues, tasks = zip(*behind, strict=True)
+    return {
+        "queues": text_array(queues), "kinds": text_array(kinds), "tenants": text_array(tenants), "ranks": int_array(ranks),
+        "dues": int_array(dues), "tasks": text_array(tasks), "at": unit.at, "each": chosen.each,
     }  # fmt: skip
 
 

@@ -42,8 +42,9 @@ from semel.store.contract import (
     Witnessed,
     what_is_missing,
 )
-from semel.store.passed import BEFORE_ALL, Asked, Group, Passed, Starts, Walk, share_of_oldest
+from semel.store.passed import BEFORE_ALL, Asked, Found, Group, Passed, Starts, Walk, share_of_oldest
 from semel.store.sqlfile import statements
+from semel.store.turns import by_jumps
 
 SQL = statements("sqlite.sql")
 BUSY_SECONDS = 30.0
@@ -520,7 +521,12 @@ class _Transaction:
                 most -= one is not None
                 yield Asked(row, one, refused=one is None)
 
-        walk = self._passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        def find(limit: int, turns: int, starts: Starts) -> Found:
+            rows = self._candidates(unit, limit, starts)
+            turned = self._in_turn(unit, turns) if turns and len(rows) == limit else []
+            return Found(rows, [row for row in turned if row not in rows])
+
+        walk = self._passed.walk(unit, find, take)
         self.walks.append(walk)
         return walk.claims
 
@@ -579,6 +585,13 @@ class _Transaction:
         for rank, _, queue, kind in sorted(ranks, key=lambda r: (r[1], r[0], *r[2:]))[:count]:
             found.extend(self._waiting(unit, (queue, kind, rank), count, starts))
         return sorted(found, key=by_age)[:count]
+
+    def _in_turn(self, unit: ClaimUnit, most: int) -> list[ReadyRow]:
+        chosen = self._passed.turns.choose(unit, most, by_jumps(lambda place: self._first("next_line", place)))
+        asked = [(*line, unit.at, *behind, chosen.each) for line, behind in chosen.lines]
+        rows = [ReadyRow(*row) for one in asked for row in self._all("in_turn", one)]
+        self._passed.turns.gave(chosen, rows)
+        return rows
 
     def _waiting(self, unit: ClaimUnit, group: Group, limit: int, starts: Starts) -> list[ReadyRow]:
         after = starts.get(group, BEFORE_ALL)
