@@ -56,6 +56,8 @@ CASES: dict[str, tuple[int, tuple[tuple[str, str], ...], int]] = {  # what, rows
     "10^5 scheduled": (100_000, waiting(due=f"{AT + 10**9} + n"), 1),
     "10^5 blocked": (100_000, BLOCKED, 1),
     "1,000 tenants": (100_000, waiting(tenant="'tenant-' || (n % 1000)"), 1),
+    "10,000 tenants": (100_000, waiting(tenant="'tenant-' || (n % 10000)"), 1),
+    "10,000 tenants, none due": (100_000, waiting(tenant="'tenant-' || (n % 10000)", due=f"{AT + 10**9} + n"), 1),
     "200 priorities": (100_000, waiting(rank="n % 200"), 200),
 }
 

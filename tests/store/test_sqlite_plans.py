@@ -21,6 +21,7 @@ HOT = (
     "head", "rows", "id_at", "guard", "find_task", "task", "effect", "unknown_row", "has_ready", "has_inflight", "ranks",
     "candidates", "kinds", "queues", "held", "orphans", "session", "beat", "fence", "living", "put_task",
     "put_effect", "delete_ready", "delete_inflight", "delete_unknown", "insert_journal", "streams",
+    "next_line", "in_turn",
 )  # fmt: skip
 
 FILL = """

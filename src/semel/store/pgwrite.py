@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced,
 from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
-from semel.store.turns import NOBODY, Chosen, Line
+from semel.store.turns import LOOK_AHEAD, Chosen, Line
 
 log = logging.getLogger("semel")
 
@@ -40,6 +41,7 @@ class Transaction:
         self._asked: set[Stream] = set()  # tasks that a claim has asked for
         self._refused: set[Stream] = set()  # those of them that cannot be claimed
         self._walks: list[Walk] = []
+        self._chosen = Chosen()
         self.wrote = False
 
     def run(self, units: Sequence[Unit]) -> list[Outcome]:
@@ -172,27 +174,36 @@ class Transaction:
         calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
-        chosen = self._floors.passed.turns.choose(unit, turns, self._lines) if turns else NOBODY
-        if chosen.lines:
-            calls.append(("in_turn", _in_turn(unit, chosen)))
-        answers = {
-            name: [ReadyRow(*row) for row in answer.rows]
-            for (name, _), answer in zip(calls, self._link.pipe(*calls), strict=True)
-        }
+        calls += self._in_turn(unit, turns)
+        answers = self._answers(unit, calls)
         found = sorted(answers["candidates"], key=by_rank)
         if len(found) <= limit:
             return Found(found)
         oldest = sorted({*found, *answers.get("longest_waiting", ())}, key=by_age)[:count]
         first = set(oldest)
         rows = [*oldest, *(r for r in found if r not in first)][:limit]
-        turned = answers.get("in_turn", [])
-        self._floors.passed.turns.gave(chosen, turned)
-        return Found(rows, [row for row in turned if row not in rows])
+        return Found(rows, [row for row in answers.get("in_turn", ()) if row not in rows])
 
-    def _lines(self, pairs: Sequence[Pair], after: Line, most: int) -> list[tuple[Line, int]]:
-        wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs), "most": most}
-        answer = self._link.pipe(("lines", {**wanted, "tenant": after.tenant, "rank": after.rank}))[0]
-        return [(Line(*row[:4]), row[4]) for row in answer.rows]
+    def _in_turn(self, unit: ClaimUnit, turns: int) -> list[Call]:
+        """Ask for those whose turn it is; and, for the next claim, who comes then."""
+        self._chosen = self._floors.passed.turns.choose(unit, turns) if turns else Chosen()
+        calls: list[Call] = []
+        if self._chosen.lines:
+            calls.append(("in_turn", _in_turn(unit, self._chosen)))
+        if look := self._chosen.look:
+            wanted = {"queues": text_array(p[0] for p in look.pairs), "kinds": text_array(p[1] for p in look.pairs)}
+            calls.append(("lines", {**wanted, "tenant": look.after.tenant, "rank": look.after.rank, "most": LOOK_AHEAD}))
+        return calls
+
+    def _answers(self, unit: ClaimUnit, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
+        began = time.monotonic()
+        rows = {name: answer.rows for (name, _), answer in zip(calls, self._link.pipe(*calls), strict=True)}
+        found, turns = rows.pop("lines", ()), self._floors.passed.turns
+        answers = {name: [ReadyRow(*row) for row in given] for name, given in rows.items()}
+        turns.gave(self._chosen, answers.get("in_turn", ()))
+        if look := self._chosen.look:
+            turns.saw(look, unit.at, [(Line(*row[:4]), row[4]) for row in found], time.monotonic() - began)
+        return answers
 
     def _look(self, pairs: Sequence[Pair]) -> list[Group]:
         wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}

@@ -12,6 +12,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ from semel.store.contract import (
 )
 from semel.store.passed import BEFORE_ALL, Asked, Found, Group, Passed, Starts, Walk, share_of_oldest
 from semel.store.sqlfile import statements
-from semel.store.turns import by_jumps
+from semel.store.turns import one_by_one
 
 SQL = statements("sqlite.sql")
 BUSY_SECONDS = 30.0
@@ -523,7 +524,8 @@ class _Transaction:
 
         def find(limit: int, turns: int, starts: Starts) -> Found:
             rows = self._candidates(unit, limit, starts)
-            turned = self._in_turn(unit, turns) if turns and len(rows) == limit else []
+            asking = turns if len(rows) == limit else 0
+            turned = one_by_one(self._passed.turns, unit, asking, partial(self._all, "next_line"), partial(self._all, "in_turn"))
             return Found(rows, [row for row in turned if row not in rows])
 
         walk = self._passed.walk(unit, find, take)
@@ -585,13 +587,6 @@ class _Transaction:
         for rank, _, queue, kind in sorted(ranks, key=lambda r: (r[1], r[0], *r[2:]))[:count]:
             found.extend(self._waiting(unit, (queue, kind, rank), count, starts))
         return sorted(found, key=by_age)[:count]
-
-    def _in_turn(self, unit: ClaimUnit, most: int) -> list[ReadyRow]:
-        chosen = self._passed.turns.choose(unit, most, by_jumps(lambda place: self._first("next_line", place)))
-        asked = [(*line, unit.at, *behind, chosen.each) for line, behind in chosen.lines]
-        rows = [ReadyRow(*row) for one in asked for row in self._all("in_turn", one)]
-        self._passed.turns.gave(chosen, rows)
-        return rows
 
     def _waiting(self, unit: ClaimUnit, group: Group, limit: int, starts: Starts) -> list[ReadyRow]:
         after = starts.get(group, BEFORE_ALL)

@@ -13,7 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from semel.machine.projection import ReadyRow
 from semel.store.contract import ClaimUnit
@@ -43,7 +43,6 @@ class Behind(NamedTuple):
     task: str = ""
 
 
-Look = Callable[[Sequence[tuple[str, str]], Line, int], list[tuple[Line, int]]]
 START, END = Line("", "", "", LEAST), Behind(LAST)
 
 
@@ -58,38 +57,29 @@ def line_of(row: ReadyRow) -> Line:
     return Line(row.queue, row.kind, row.tenant, row.rank)
 
 
-def by_jumps(next_line: Callable[[Line], tuple[str, int, int] | None]) -> Look:
-    """A look that asks for one line after the other, where that costs no round trip."""
+class Look(NamedTuple):
+    """What is to be looked for: the next LOOK_AHEAD lines of these (queue, kind), behind one of the first of them."""
 
-    def look(pairs: Sequence[tuple[str, str]], after: Line, most: int) -> list[tuple[Line, int]]:
-        found: list[tuple[Line, int]] = []
-        for pair in pairs:
-            place = after if pair == after[:2] else START._replace(queue=pair[0], kind=pair[1])
-            while len(found) < most and (row := next_line(place)):
-                place = Line(*pair, *row[:2])
-                found.append((place, row[2]))
-        return found
-
-    return look
+    pairs: Sequence[tuple[str, str]]
+    after: Line
 
 
 class Chosen(NamedTuple):
-    """So many from each of these, from behind a place."""
+    """So many from each of these, from behind a place. look: what is to be looked for in the same breath, for the next claim."""
 
-    lines: Sequence[tuple[Line, Behind]]
-    each: int
-
-
-NOBODY = Chosen((), 0)
+    lines: Sequence[tuple[Line, Behind]] = ()
+    each: int = 0
+    look: Look | None = None
 
 
 class Turns:
     """What is remembered of them, for one handle. Nothing rests on it but the order of claims."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._lock = threading.Lock()
         self._lines: list[Line] = []  # in their order, those whose turn comes next first
+        self._among = 1  # so many tenants
         self._stand = START  # how far the last look went
         self._whole: list[Line] = []  # all that there are, if one look found them
         self._look_at = 0.0
@@ -97,7 +87,7 @@ class Turns:
         self._behind: dict[Line, Behind] = {}
         self._vain: set[Line] = set()  # those in which something cannot be claimed
         self._again_at = 0.0
-        self.wanted = False  # the last claim took as many as it might
+        self.wanted = True  # the last claim took as many as it might
         self._served: frozenset[str] = frozenset()  # by the last such claim, out of turn
 
     def after(self, served: Iterable[str], *, full: bool) -> None:
@@ -105,17 +95,15 @@ class Turns:
         self.wanted = full
         self._served = frozenset(served) or self._served
 
-    def choose(self, unit: ClaimUnit, most: int, look: Look) -> Chosen:
-        """The lines that are next, of tenants that are not served anyhow.
-
-        look(pairs, behind, most): the next lines of these (queue, kind), and when the first of each falls due.
-        """
+    def choose(self, unit: ClaimUnit, most: int) -> Chosen:
+        """The lines that are next, of tenants that are not served anyhow."""
         with self._lock:
-            if self._clock() >= self._again_at:
+            now = self.clock()
+            if now >= self._again_at:
                 self._behind.clear()
                 self._vain.clear()
-            if not self._lines:
-                self._lines = self._next_lines(unit, look)
+            if not self._lines and now < self._look_at:
+                self._load(self._whole)
             lines: dict[str, Line] = {}  # of a tenant one at a time
             left: list[Line] = []
             for line in self._lines:
@@ -126,26 +114,31 @@ class Turns:
                 else:
                     left.append(line)
             self._lines = left
-            return Chosen([(line, self._behind.get(line, Behind())) for line in lines.values()], most // max(1, len(lines)))
+            look = self._next_look(unit) if not left and now >= self._look_at else None
+            places = [(line, self._behind.get(line, Behind())) for line in lines.values()]
+            return Chosen(places, max(1, most // self._among), look)
 
-    def _next_lines(self, unit: ClaimUnit, look: Look) -> list[Line]:
-        began = self._clock()
-        if began < self._look_at:
-            return list(self._whole)
+    def _load(self, lines: Iterable[Line]) -> None:
+        self._lines = list(lines)
+        self._among = max(1, len({line.tenant for line in self._lines} - self._served))
+
+    def _next_look(self, unit: ClaimUnit) -> Look | None:
         pairs = sorted({(queue, kind) for queue in unit.queues for kind in unit.kinds})
-        pairs, after = [pair for pair in pairs if pair >= self._stand[:2]], self._stand
-        found = look(pairs, after if pairs[:1] == [after[:2]] else START, LOOK_AHEAD) if pairs else []
-        due = [line for line, due in found if due <= unit.at and self._behind.get(line) != END]
-        first = {line[:3]: line for line in reversed(due)}  # by priority
-        lines = [line for line in due if first[line[:3]] == line]
-        ended = len(found) < LOOK_AHEAD
-        self._whole = lines if ended and after == START else []
-        self._stand = START if ended else found[-1][0]
-        now = self._clock()
-        self._took.append(now - began)
-        if len(self._took) == LOOKS and (found or after == START):  # else it was at the very end: the next begins anew
-            self._look_at = now + min(self._took) * SHARE
-        return lines
+        ahead = [pair for pair in pairs if pair >= self._stand[:2]] or pairs
+        return Look(ahead, self._stand if ahead[0] == self._stand[:2] else START) if ahead else None
+
+    def saw(self, look: Look, at: int, found: Sequence[tuple[Line, int]], seconds: float) -> None:
+        """What a look found: lines, and when the first of each falls due (as far as it is known: by `at`); how long it took."""
+        with self._lock:
+            due = [line for line, first in found if first <= at and self._behind.get(line) != END]
+            best = {line[:3]: line for line in reversed(due)}  # by priority
+            self._load([line for line in due if best[line[:3]] == line])
+            ended = len(found) < LOOK_AHEAD
+            self._whole = list(self._lines) if ended and self._stand == START else []
+            self._took.append(seconds)
+            if len(self._took) == LOOKS and (found or self._stand == START):  # else it was at the end: the next begins anew
+                self._look_at = self.clock() + min(self._took) * SHARE
+            self._stand = START if ended else found[-1][0]
 
     def gave(self, chosen: Chosen, rows: Iterable[ReadyRow]) -> None:
         """What was found in them. One in which nothing but what cannot be claimed is left is passed over for a while."""
@@ -159,7 +152,7 @@ class Turns:
         """What came of one. The next turn of its tenant is for those behind it."""
         with self._lock:
             if not self._behind:
-                self._again_at = self._clock() + AGAIN_SECONDS
+                self._again_at = self.clock() + AGAIN_SECONDS
             if not claimed:
                 self._vain.add(line_of(row))
             self._put(line_of(row), Behind(row.due, row.task))
@@ -168,3 +161,33 @@ class Turns:
         self._behind[line] = max(place, self._behind.get(line, place))
         if len(self._behind) > MOST_BEHIND:
             del self._behind[next(iter(self._behind))]
+
+
+def one_by_one(
+    turns: Turns,
+    unit: ClaimUnit,
+    most: int,
+    next_line: Callable[[tuple[Any, ...]], list[Any]],
+    in_turn: Callable[[tuple[Any, ...]], list[Any]],
+) -> list[ReadyRow]:
+    """Those whose turn it is, where a question costs no round trip. next_line, in_turn: the statements of that name."""
+    if not most:
+        return []
+    chosen = turns.choose(unit, most)
+    asked = [(*line, unit.at, *behind, chosen.each) for line, behind in chosen.lines]
+    rows = [ReadyRow(*row) for one in asked for row in in_turn(one)]
+    turns.gave(chosen, rows)
+    if chosen.look:
+        began = turns.clock()
+        turns.saw(chosen.look, unit.at, _by_jumps(chosen.look, next_line), turns.clock() - began)
+    return rows
+
+
+def _by_jumps(look: Look, next_line: Callable[[tuple[Any, ...]], list[Any]]) -> list[tuple[Line, int]]:
+    found: list[tuple[Line, int]] = []
+    for pair in look.pairs:
+        line = look.after if pair == look.after[:2] else START._replace(queue=pair[0], kind=pair[1])
+        while len(found) < LOOK_AHEAD and (rows := next_line(line)):
+            line = Line(*pair, *rows[0][:2])
+            found.append((line, rows[0][2]))
+    return found
