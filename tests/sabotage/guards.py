@@ -340,6 +340,13 @@ BY_TEST = (
           ("tests/store/test_passed.py",)),
     Guard("nobody starves behind it on PostgreSQL either", "store/pgwrite.py", "        for walk in self._walks:\n            self._floors.passed.learn(walk)\n", "",
           ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_however_many_cannot_be_claimed_nobody_behind_them_starves",)),
+    Guard("nobody waits behind all that another tenant has queued", "store/passed.py",
+          "turns = share_of(unit.limit, TURN_OF) if unit.tenant is None and self.turns.wanted else 0", "turns = 0", STORE),
+    Guard("nor on PostgreSQL", "store/pgwrite.py", "calls += self._in_turn(unit, turns)", "calls += self._in_turn(unit, 0)",
+          ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_tenants_that_came_later_do_not_wait_behind_all_that_one_has_queued",)),
+    Guard("who is served anyhow has no turn", "store/turns.py", "if line.tenant in self._served or ", "if ", ("tests/store/test_turns.py",)),
+    Guard("what a tenant cannot have keeps it from no turn", "store/turns.py", "                self._vain.add(line_of(row))\n", "                pass\n",
+          ("tests/store/test_turns.py",)),
     # --- known traps of a database ---
     Guard("R5 a guard locks its session", "store/sql/postgres.sql", "ORDER BY id FOR KEY SHARE;", "ORDER BY id;", (f"{RACES}TestFences",)),
     Guard("R5 a fence waits for what is under way", "store/sql/postgres.sql", "WHERE id = %(id)s FOR UPDATE;", "WHERE id = %(id)s;",

@@ -76,7 +76,8 @@ _BY_NAME = {
         "a borrowed connection commits no part of a task", "a key that is taken fails no borrowed transaction",
         "SQLAlchemy knows that its transaction has begun", "no part of a password is shown", "what is no URL is not shown",
         "nobody behind what cannot be claimed starves", "what was passed over is asked for again",
-        "nobody starves behind it on PostgreSQL either",
+        "nobody starves behind it on PostgreSQL either", "nobody waits behind all that another tenant has queued",
+        "nor on PostgreSQL", "who is served anyhow has no turn", "what a tenant cannot have keeps it from no turn",
     ),
     "Calls": (
         "an effect inside an effect is refused", "an effect outside work is refused", "a plain call in a running loop is refused",

@@ -104,7 +104,12 @@ def asked(store: SQLite) -> dict[str, int]:
         accept(store, task(f"k{at}", priority=9, due=AT - 100 + at))
     change, stream = Stream("s").then()
     assert one(store, change) == Landed()
+    store._passed.turns.wanted = False  # they are by chance
     cost = {
+        "next_line": steps(store, lambda: store._writer.raw.execute(SQL["next_line"], (QUEUE, KIND, TENANT, 3)).fetchall()),
+        "in_turn": steps(
+            store, lambda: store._writer.raw.execute(SQL["in_turn"], (QUEUE, KIND, TENANT, 3, AT * 2, 0, "", 2)).fetchall()
+        ),
         "next_due": steps(store, lambda: store.next_due([QUEUE], [KIND])),
         "foreign": steps(store, lambda: store.foreign([QUEUE], [KIND])),
         "claim": steps(store, lambda: claimed(one(store, claiming(guard, limit=3)))),

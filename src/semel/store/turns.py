@@ -3,7 +3,7 @@
 A claim that more waits for than it takes gives some of its places to tenants that it would not serve otherwise, in turn: to
 the first of each by priority, then by due; the first few, where few tenants wait. Their lines are found by jumps in an index
 from where the last look ended, so many at a time, however many tenants or tasks there are. A look may cost something where
-dead entries of the index are kept by a held snapshot: looks take a tenth of the time at most.
+dead entries of the index are kept by a held snapshot: slow looks take a tenth of the time at most.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from semel.store.contract import ClaimUnit
 
 TURN_OF = 4  # one task in so many is for those whose turn it is
 LOOK_AHEAD = 64  # lines that one look finds at most
-SHARE = 10  # after a look that took one second: so many without
+SLOW_SECONDS, SHARE = 0.02, 10  # after a slow look, of one second, say: so many without
 LOOKS = 3  # one may have had to wait for something else; three in a row that took so long did not
 MOST_BEHIND = 1024  # places remembered
 AGAIN_SECONDS = 5.0  # after which they are forgotten: what others put in before one has waited for no longer
@@ -136,7 +136,8 @@ class Turns:
             ended = len(found) < LOOK_AHEAD
             self._whole = list(self._lines) if ended and self._stand == START else []
             self._took.append(seconds)
-            if len(self._took) == LOOKS and (found or self._stand == START):  # else it was at the end: the next begins anew
+            slow = len(self._took) == LOOKS and min(self._took) >= SLOW_SECONDS
+            if slow and (found or self._stand == START):  # else it was at the end, and the next begins anew
                 self._look_at = self.clock() + min(self._took) * SHARE
             self._stand = START if ended else found[-1][0]
 

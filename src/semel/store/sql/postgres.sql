@@ -232,7 +232,8 @@ WITH RECURSIVE jump (found, n, tenant, rank, due) AS (
            coalesce(l.rank, -9223372036854775808), l.due
     FROM jump j LEFT JOIN LATERAL (
         SELECT r.tenant, r.rank, r.due FROM semel.ready r
-        WHERE r.queue = (%(queues)s::text[])[j.n] AND r.kind = (%(kinds)s::text[])[j.n] AND (r.tenant, r.rank) > (j.tenant, j.rank)
+        WHERE r.queue = (%(queues)s::text[])[j.n] AND r.kind = (%(kinds)s::text[])[j.n]
+          AND (r.tenant, r.rank, r.due) > (j.tenant, j.rank, 9223372036854775807)
         ORDER BY r.queue, r.kind, r.tenant, r.rank, r.due LIMIT 1
     ) AS l ON true
     WHERE j.found < %(most)s::bigint AND j.n <= cardinality(%(queues)s::text[])

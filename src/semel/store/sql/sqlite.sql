@@ -90,8 +90,9 @@ WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (due, tenant, tas
   AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
 
 -- name: next_line
--- The next (tenant, rank) behind one, and when the first of them falls due.
-SELECT tenant, rank, due FROM ready WHERE queue = ?1 AND kind = ?2 AND (tenant, rank) > (?3, ?4)
+-- The next (tenant, rank) behind one, and when the first of them falls due. The third value takes it past all of that one:
+-- SQLite looks up where a row value begins.
+SELECT tenant, rank, due FROM ready WHERE queue = ?1 AND kind = ?2 AND (tenant, rank, due) > (?3, ?4, 9223372036854775807)
 ORDER BY tenant, rank, due LIMIT 1;
 
 -- name: in_turn
