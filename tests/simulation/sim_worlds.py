@@ -139,6 +139,9 @@ class SimStore:
             self.info = self.base.reread()
         return self.info
 
+    def hear(self, told: Any) -> bool:
+        return False
+
     def still_here(self) -> bool:
         return self.base.still_here() if self.world.folder else self.file == self.world.file
 

@@ -32,7 +32,7 @@ class Waiting:
     def claim(self, most: int, *, serves: str = "", refuses: str = "", queues: tuple[str, ...] = ("q",)) -> list[str]:
         never: Any = None
         unit = ClaimUnit(Guard("s", 1, 0), 50, 8, never, queues, ("k",))
-        rows = one_by_one(self.turns, unit, most, self.next_line, self.in_turn)
+        rows = one_by_one(self.turns, unit, most, lambda name, params: getattr(self, name)(params))
         for row in rows:
             claimed = not (refuses and row.task.startswith(refuses))
             self.turns.learn(row, claimed=claimed)

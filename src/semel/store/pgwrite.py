@@ -28,7 +28,8 @@ _NUMBERS = frozenset(
 
 
 class Transaction:
-    """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept.
+    """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept. queued: whether
+    it queued anything.
 
     doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set.
     """
@@ -42,7 +43,7 @@ class Transaction:
         self._refused: set[Stream] = set()  # those of them that cannot be claimed
         self._walks: list[Walk] = []
         self._chosen = Chosen()
-        self.wrote = False
+        self.wrote = self.queued = False
 
     def run(self, units: Sequence[Unit]) -> list[Outcome]:
         """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known."""
@@ -134,6 +135,7 @@ class Transaction:
             return []
         calls = statements_of(writes)
         self.wrote = self.wrote or bool(calls)
+        self.queued = self.queued or bool(writes.ready)
         self._floors.lower(writes.ready)
         return calls
 

@@ -284,7 +284,7 @@ class Postgres:
         outcomes = transaction.run(units)
         self._doubt = self._doubt and not transaction.wrote
         if transaction.wrote:
-            self._hints.tell()
+            self._hints.tell(queued=transaction.queued)
         return outcomes
 
     def lend(self, seconds: float, idle_seconds: float) -> Lent:
@@ -473,3 +473,7 @@ class Postgres:
         if self._closed:
             raise StoreUnavailable("the store is closed; make a new semel.App to go on")
         return self._hints.changed()
+
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """By NOTIFY; through a pool none comes."""
+        return self._hints.hear(told)

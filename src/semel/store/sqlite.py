@@ -12,7 +12,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
 from semel.store.batch import Batch, Facts, SessionFacts, by_age, by_rank, unguarded
+from semel.store.bell import Bell
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
@@ -127,6 +127,7 @@ class SQLite:
         self._inode: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
         self._passed = Passed()
+        self._bell = Bell(Path(f"{self._path}-wal") if self._path else None)
         with forks.lock:
             if self._path:
                 sqlitefile.check_place(self._path)
@@ -169,6 +170,7 @@ class SQLite:
     def close(self) -> None:
         """Close the connections; the second time nothing happens."""
         with forks.lock:
+            self._bell.close()
             for connection in reversed(self._connections):
                 with connection.lock:
                     if not self.still_here():  # what is in our log must not be written into what is there now
@@ -233,6 +235,7 @@ class SQLite:
             self._must_be_here()
             outcomes = self._land(units)
             self._must_be_here()  # only now: the file may have gone while we wrote
+            self._bell.ring(units)
             return outcomes
 
     def _must_be_here(self) -> None:
@@ -421,6 +424,10 @@ class SQLite:
         with self._reader.lock, translated():
             return sqlitefile.number(self._reader.raw, "PRAGMA data_version")
 
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """By the kernel, where it can."""
+        return self._bell.hear(told)
+
 
 class _Asked(dict[Any, Any]):
     """Facts that are read when they are asked for: inside a write transaction nobody else can change them."""
@@ -524,13 +531,11 @@ class _Transaction:
 
         def find(limit: int, turns: int, starts: Starts) -> Found:
             rows = self._candidates(unit, limit, starts)
-            asking = turns if len(rows) == limit else 0
-            turned = one_by_one(self._passed.turns, unit, asking, partial(self._all, "next_line"), partial(self._all, "in_turn"))
+            turned = one_by_one(self._passed.turns, unit, turns if len(rows) == limit else 0, self._all)
             return Found(rows, [row for row in turned if row not in rows])
 
-        walk = self._passed.walk(unit, find, take)
-        self.walks.append(walk)
-        return walk.claims
+        self.walks.append(self._passed.walk(unit, find, take))
+        return self.walks[-1].claims
 
     def _take(self, unit: ClaimUnit, tenant: str, task: str) -> ClaimedTask | None:
         """Claim one, or pass it over: a task that cannot be claimed must not keep those behind it from their turn."""

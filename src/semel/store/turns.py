@@ -27,6 +27,9 @@ AGAIN_SECONDS = 5.0  # after which they are forgotten: what others put in before
 LEAST, LAST = -(2**63), 2**63 - 1
 
 
+Ask = Callable[[str, Sequence[Any]], list[Any]]
+
+
 class Line(NamedTuple):
     """The tasks of one tenant and one priority, in the order of due and task."""
 
@@ -164,31 +167,25 @@ class Turns:
             del self._behind[next(iter(self._behind))]
 
 
-def one_by_one(
-    turns: Turns,
-    unit: ClaimUnit,
-    most: int,
-    next_line: Callable[[tuple[Any, ...]], list[Any]],
-    in_turn: Callable[[tuple[Any, ...]], list[Any]],
-) -> list[ReadyRow]:
-    """Those whose turn it is, where a question costs no round trip. next_line, in_turn: the statements of that name."""
+def one_by_one(turns: Turns, unit: ClaimUnit, most: int, ask: Ask) -> list[ReadyRow]:
+    """Those whose turn it is, where a question costs no round trip. ask: the rows of the statement of that name."""
     if not most:
         return []
     chosen = turns.choose(unit, most)
     asked = [(*line, unit.at, *behind, chosen.each) for line, behind in chosen.lines]
-    rows = [ReadyRow(*row) for one in asked for row in in_turn(one)]
+    rows = [ReadyRow(*row) for one in asked for row in ask("in_turn", one)]
     turns.gave(chosen, rows)
     if chosen.look:
         began = turns.clock()
-        turns.saw(chosen.look, unit.at, _by_jumps(chosen.look, next_line), turns.clock() - began)
+        turns.saw(chosen.look, unit.at, _by_jumps(chosen.look, ask), turns.clock() - began)
     return rows
 
 
-def _by_jumps(look: Look, next_line: Callable[[tuple[Any, ...]], list[Any]]) -> list[tuple[Line, int]]:
+def _by_jumps(look: Look, ask: Ask) -> list[tuple[Line, int]]:
     found: list[tuple[Line, int]] = []
     for pair in look.pairs:
         line = look.after if pair == look.after[:2] else START._replace(queue=pair[0], kind=pair[1])
-        while len(found) < LOOK_AHEAD and (rows := next_line(line)):
+        while len(found) < LOOK_AHEAD and (rows := ask("next_line", line)):
             line = Line(*pair, *rows[0][:2])
             found.append((line, rows[0][2]))
     return found

@@ -445,6 +445,9 @@ LISTEN semel;
 -- name: notify
 NOTIFY semel;
 
+-- name: notify_queued
+NOTIFY semel, 'queued';
+
 -- name: has_meta
 SELECT to_regclass('semel.meta') IS NOT NULL;
 
