@@ -77,6 +77,7 @@ _BY_NAME = {
         "SQLAlchemy knows that its transaction has begun", "no part of a password is shown", "what is no URL is not shown",
         "nobody behind what cannot be claimed starves", "what was passed over is asked for again",
         "nobody starves behind it on PostgreSQL either", "nobody waits behind all that another tenant has queued",
+        "a worker is told what other processes of a file have queued", "a worker is told what others have queued on PostgreSQL",
         "nor on PostgreSQL", "who is served anyhow has no turn", "what a tenant cannot have keeps it from no turn",
     ),
     "Calls": (

@@ -28,10 +28,12 @@ class Bell:
         self._told: Callable[[], None] | None = None
         self._ends: tuple[int, int] | None = None  # of inotify, and what ends the thread
         self._pid = os.getpid()
+        self._rang = 0.0
 
     def ring(self, units: Iterable[Unit]) -> None:
         """These are committed: tell it if they have queued something."""
         if self._log is not None and any(isinstance(unit, Change) and any(p.tables.ready for p in unit.parts) for unit in units):
+            self._rang = time.monotonic()
             with contextlib.suppress(OSError):
                 os.utime(self._log)
 
@@ -65,6 +67,8 @@ class Bell:
             poll.register(one, select.POLLIN)
         try:
             while all(ready != end for ready, _ in poll.poll()):
+                if time.monotonic() - self._rang < COALESCE_SECONDS:
+                    time.sleep(COALESCE_SECONDS)  # most likely one's own: no hurry
                 os.read(fd, 4096)
                 if (told := self._told) is not None:
                     told()
