@@ -146,19 +146,20 @@ def takeover(kit: Kit) -> None:
 
     work = Work(url)
 
-    def running(worker: int) -> bool:
+    def holds(worker: int) -> int:
         held = {s.pid: s.id for s in work.app.runtime.desk.store.sessions() if not s.fenced}
-        return worker in held and len(work.app.runtime.desk.store.held(held[worker])) == n
+        return len(work.app.runtime.desk.store.held(held[worker])) if worker in held else -1
 
-    with serving(url, n) as first, serving(url, n) as second:
-        _until(lambda: running(first.pid) or running(second.pid))
-        has, other = (first, second) if running(first.pid) else (second, first)
-        time.sleep(1.0)
-        memory = _memory(has.pid)
-        began = time.monotonic()
-        has.kill()
-        _until(lambda: running(other.pid))
-        kit.note("takeover, same host", seconds=time.monotonic() - began, tasks=n)
+    with serving(url, n) as has:
+        _until(lambda: holds(has.pid) == n)
+        with serving(url, n) as other:
+            _until(lambda: holds(other.pid) == 0)
+            time.sleep(1.0)
+            memory = _memory(has.pid)
+            began = time.monotonic()
+            has.kill()
+            _until(lambda: holds(other.pid) == n)
+            kit.note("takeover, same host", seconds=time.monotonic() - began, tasks=n)
     kit.note("worker with so many running tasks", rss=memory, tasks=n)
     work.app.close()
 
