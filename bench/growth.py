@@ -56,6 +56,7 @@ CASES = {
     "10^6 scheduled": Case(1_000_000, "scheduled"),
     "10^5 blocked": Case(100_000, "blocked", (("since", "n"),)),
     "10,000 tenants": Case(100_000, instead=(("tenant", "'tenant-' || (n % 10000)"),)),
+    "10,000 tenants, none due": Case(100_000, "scheduled", (("tenant", "'tenant-' || (n % 10000)"),)),
     "one tenant has 10^5": Case(100_000, instead=(("tenant", "'all'"),)),
     "200 priorities": Case(100_000, instead=(("rank", "n % 200"), ("priority", "-(n % 200)")), ranks=200),
 }

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -37,7 +37,10 @@ POLL_SECONDS = 0.02  # how often to ask whether another process has written: a r
 IDLE_POLL_SECONDS = 0.05  # the same, when there has been nothing to do for a while
 BUSY_SECONDS = 2.0
 AWAY_SECONDS = 1.0  # how long to wait when the store did not answer
+HEARD_POLL_SECONDS = 0.25  # the same, where others tell when they have queued something
 LOOK_SECONDS = 1.0  # how often to look all the same
+IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0  # the same, when there has been nothing to do for so long
+ALL_SECONDS = 30.0  # how often an idle one asks also for what nobody waits for: what is paused, what it does not know
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
 GIVE_BACK_SECONDS = 10.0  # and then for the store: what it does not take back now is taken back by others
@@ -82,12 +85,14 @@ class Worker:
         self._failed = ""
         self._told_of: set[tuple[str, str]] = set()
         self._pauses: set[Pause] = set()
+        self._paused: Pauses | None = None  # as last read
         self._unreadable: set[tuple[str, str]] = set()
         self._opened, self._checked = False, False
         self._unknown_after = too_old_ms()
         self._store_away = False
         self._told_why, self._again_seconds = False, AWAY_SECONDS
         self._poked = True
+        self._hears, self._heard = False, False
         self._sleeper: asyncio.Future[None] | None = None
         self._busy_at = 0.0
         self._due: int | None = None  # when the first waiting task falls due, as last seen
@@ -104,6 +109,7 @@ class Worker:
             if self._opened:
                 await self._loop()
                 self._runtime.desk.writer.queued = None
+                self._runtime.desk.store.hear(None)
                 await self._drain()
         if self._failed:  # maybe while it came in
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
@@ -130,6 +136,7 @@ class Worker:
                 self._fenced(str(error))
             self._away(error)
             return False
+        self._hears = runtime.desk.store.hear(lambda: _quietly(lambda: loop.call_soon_threadsafe(self._hear)))
         self._runtime, self._session, self._opened = runtime, session, True
         return True
 
@@ -169,18 +176,21 @@ class Worker:
 
     async def _work(self) -> None:
         store = self._runtime.desk.store
-        seen, looked = -1, 0.0
+        seen, looked, asked_all = -1, 0.0, 0.0
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
+            idle = now - self._busy_at >= IDLE_AFTER_SECONDS
             changed = await self._asked(store.changed)
-            if changed != seen or now - looked >= LOOK_SECONDS or self._poked:
+            if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked:
+                for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS) or self._until_idle
+                asked_all = now if for_all else asked_all
                 self._poked = False
                 seen, looked = changed, now
-                claimed = await self._claim_due()
+                claimed = await self._claim_due(for_all=for_all)
                 if claimed or self._running:
                     self._busy_at = now
-                if claimed:
+                if claimed or self._poked:
                     continue
                 if self._until_idle and self._idle():
                     return
@@ -194,13 +204,21 @@ class Worker:
             self._poked = True
             return
         pause = POLL_SECONDS if loop.time() - self._busy_at < BUSY_SECONDS else IDLE_POLL_SECONDS
+        if self._hears:
+            pause = HEARD_POLL_SECONDS
         if self._due is not None and self._due > now:
             pause = min(pause, (self._due - now) / 1000)
         self._sleeper = loop.create_future()
         alarm = loop.call_later(pause, self._rouse)
-        if not self._poked:
+        if not (self._poked or self._heard):
             await self._sleeper
+        self._heard = False
         alarm.cancel()
+
+    def _hear(self) -> None:
+        """Another process has queued something: ask whether that is so."""
+        self._heard = True
+        self._rouse()
 
     def _rouse(self) -> None:
         if self._sleeper is not None and not self._sleeper.done():
@@ -221,20 +239,36 @@ class Worker:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
-    async def _claim_due(self) -> int:
-        """Claim what is due, if anything is and there is room; start what may start alone."""
+    async def _claim_due(self, *, for_all: bool) -> int:
+        """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest."""
         await self._start_alone()
         if self._free() <= 0:
             return 0
-        paused, queues, kinds, self._due, foreign = await self._asked(self._look)
+        if self._paused is None:
+            await self._ask_for_all()
+        store, tenant, paused = self._runtime.desk.store, self._runtime.desk.tenant, self._paused or Pauses()
+        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
+        self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
             log.warning("semel: the store answers again")
+        due = self._due is not None and self._due <= self._runtime.desk.clock.wall_ms()
+        claimed = await self._claim(queues, kinds, self._free()) if due and self._free() > 0 else 0
+        if for_all:
+            await self._ask_for_all()
+        return claimed
+
+    async def _ask_for_all(self) -> None:
+        """What people have paused, and what waits that this worker does not know. A claim asks for the pauses by itself."""
+        runtime = self._runtime
+        store, tenant = runtime.desk.store, runtime.desk.tenant
+        paused, foreign = await self._asked(lambda: (runtime.paused.now(), store.foreign(self.queues, self.kinds, tenant)))
+        self._poked = self._poked or (self._paused is not None and paused != self._paused)
+        self._paused = paused
         self._tell_of_pauses(paused)
         self._tell_of_foreign(foreign)
-        free = self._free()
-        if free <= 0 or self._due is None or self._due > self._runtime.desk.clock.wall_ms():
-            return 0
+
+    async def _claim(self, queues: Sequence[str], kinds: Sequence[str], free: int) -> int:
         ticket, registered = claim(
             self._runtime.desk,
             self._session,
@@ -259,12 +293,6 @@ class Worker:
         await self._start([taken for taken in outcome.tasks if not taken.task.alone])
         await self._start_alone()
         return len(outcome.tasks)
-
-    def _look(self) -> tuple[Pauses, tuple[str, ...], tuple[str, ...], int | None, list[tuple[str, str]]]:
-        """What is paused; the queues and kinds that are not; when the first of them falls due; what others must do. At one go."""
-        store, tenant, paused = self._runtime.desk.store, self._runtime.desk.tenant, self._runtime.paused.now()
-        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
-        return paused, queues, kinds, store.next_due(queues, kinds, tenant), store.foreign(self.queues, self.kinds, tenant)
 
     def _rest_if_in_vain(self, had: bool) -> None:
         """What is due and cannot be had (a rival is at it, or no code of this version can claim it) is asked for less often."""

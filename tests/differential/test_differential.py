@@ -14,7 +14,7 @@ from semel.store.postgres import Postgres
 from semel.store.sqlite import SQLite
 
 SEEDS = 8
-BATCHES = 150
+BATCHES = 160
 # Each must have landed at least once, over all seeds: else the comparison says nothing of it.
 WANTED = {
     "enqueue:Landed", "enqueue:Exists", "again:Landed", "claim:taken", "claim_one:taken", "claim:Fenced", "rival:Landed",

@@ -93,6 +93,13 @@ WRITES: dict[str, Any] = {
     "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
     "candidates": {**BEHIND, "at": 10, "limit": 5},
     "longest_waiting": {**BEHIND, "at": 10, "limit": 5},
+    "lines": {"queues": text_array("qq"), "kinds": text_array(["k0", "k1"]), "tenant": "t", "rank": 1, "most": 10},
+    "in_turn": {
+        **{name: BEHIND[name] for name in ("queues", "kinds", "ranks", "dues", "tasks")},
+        "tenants": text_array("t"),
+        "at": 10,
+        "each": 5,
+    },
 }
 BEATING: dict[str, Any] = {"beat": {"id": "x1", "known": text_array("n"), "nonce": "m", "number": 2}}
 READS: dict[str, Any] = {

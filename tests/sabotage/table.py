@@ -77,9 +77,13 @@ _BY_NAME = {
         "a borrowed connection commits no part of a task", "a key that is taken fails no borrowed transaction",
         "SQLAlchemy knows that its transaction has begun", "no part of a password is shown", "what is no URL is not shown",
         "nobody behind what cannot be claimed starves", "what was passed over is asked for again",
-        "nobody starves behind it on PostgreSQL either",
+        "nobody starves behind it on PostgreSQL either", "nobody waits behind all that another tenant has queued",
+        "a worker is told what other processes of a file have queued", "a worker is told what others have queued on PostgreSQL",
+        "nor on PostgreSQL", "who is served anyhow has no turn", "what a tenant cannot have keeps it from no turn",
     ),
     "Calls": (
+        "a loop is woken once for a batch", "what fails in a mailbox takes nobody along", "a long replay lets others run",
+        "binding in order is for what is in order", "what is called small is far within the limit",
         "an effect inside an effect is refused", "an effect outside work is refused", "a plain call in a running loop is refused",
     ),
     "Waits": (
@@ -95,6 +99,7 @@ _BY_NAME = {
     "R17": ("one bad row starves no sweep behind it",),
     "R20": ("the epoch is read where no loop waits",),
     "Workers": (
+        "what ended while the store was asked is looked at again", "what runs alone has no neighbour that comes later",
         "a worker outlives a store that is away", "a store that is away keeps no worker from stopping",
         "a worker rests when there is nothing that it can claim", "a claimed task that cannot be read goes back",
         "nonsense of one tenant ends no worker", "the streams of keys are read away from the loop",

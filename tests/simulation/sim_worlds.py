@@ -26,7 +26,7 @@ from semel.engine import arrival, attempt, drive, ledger, queue, runtime, sessio
 from semel.engine.clock import Clock
 from semel.engine.runtime import Runtime
 from semel.errors import StoreUnavailable
-from semel.store import passed, witness, writer
+from semel.store import passed, turns, witness, writer
 from semel.store.contract import StoreInfo
 from semel.store.sqlite import SQLite
 from semel.store.witness import Witness
@@ -138,6 +138,9 @@ class SimStore:
         if self.still_here():
             self.info = self.base.reread()
         return self.info
+
+    def hear(self, told: Any) -> bool:
+        return False
 
     def still_here(self) -> bool:
         return self.base.still_here() if self.world.folder else self.file == self.world.file
@@ -460,7 +463,7 @@ def in_virtual_time() -> Iterator[None]:
     patches += [(module, "time", Time) for module in (writer, session, standing, drive, witness)]
     patches += [(module, "uuid_utils", _Random) for module in (queue, session, arrival)]
     patches += [
-        (ledger, "_random", _Random), (session, "os", _Random), (attempt, "random", _Random), (passed, "random", _Random),
+        (ledger, "_random", _Random), (session, "os", _Random), (attempt, "random", _Random), (turns, "random", _Random),
         (drive, "THREADS", _Threads), (Identity, "own", staticmethod(lambda: _machine().identity)),
         (session, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),
         (arrival, "proof_of_death", lambda other, own: WORLD[-1].proved_dead(other, own)),

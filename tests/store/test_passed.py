@@ -7,7 +7,7 @@ from typing import Any
 
 from semel.machine.projection import ReadyRow
 from semel.store.contract import Claims, ClaimUnit, Guard
-from semel.store.passed import AGAIN_SECONDS, BEFORE_ALL, FEW, MOST_PASSED_OVER, SHARE, Asked, Passed, Starts, Walk
+from semel.store.passed import AGAIN_SECONDS, BEFORE_ALL, FEW, MOST_PASSED_OVER, SHARE, Asked, Found, Passed, Starts, Walk
 
 
 class Queue:
@@ -19,8 +19,8 @@ class Queue:
         self.passed = Passed(lambda: self.now)
         self.asked: list[int] = []
 
-    def find(self, limit: int, starts: Starts) -> list[ReadyRow]:
-        return [row for row in self.rows if row[3:] > starts.get(("q", "k", 0), BEFORE_ALL)][:limit]
+    def find(self, limit: int, turns: int, starts: Starts) -> Found:
+        return Found([row for row in self.rows if row[3:] > starts.get(("q", "k", 0), BEFORE_ALL)][:limit])
 
     def take(self, rows: Sequence[ReadyRow], most: int) -> list[Asked]:
         self.now += self.seconds

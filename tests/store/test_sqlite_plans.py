@@ -21,6 +21,7 @@ HOT = (
     "head", "rows", "id_at", "guard", "find_task", "task", "effect", "unknown_row", "has_ready", "has_inflight", "ranks",
     "candidates", "kinds", "queues", "held", "orphans", "session", "beat", "fence", "living", "put_task",
     "put_effect", "delete_ready", "delete_inflight", "delete_unknown", "insert_journal", "streams",
+    "next_line", "in_turn",
 )  # fmt: skip
 
 FILL = """
@@ -119,7 +120,12 @@ def asked(store: SQLite) -> dict[str, int]:
         accept(store, task(f"k{at}", priority=9, due=AT - 100 + at))
     change, stream = Stream("s").then()
     assert one(store, change) == Landed()
+    store._passed.turns.wanted = False  # they are by chance
     cost = {
+        "next_line": steps(store, lambda: store._writer.raw.execute(SQL["next_line"], (QUEUE, KIND, TENANT, 3)).fetchall()),
+        "in_turn": steps(
+            store, lambda: store._writer.raw.execute(SQL["in_turn"], (QUEUE, KIND, TENANT, 3, AT * 2, 0, "", 2)).fetchall()
+        ),
         "next_due": steps(store, lambda: store.next_due([QUEUE], [KIND])),
         "foreign": steps(store, lambda: store.foreign([QUEUE], [KIND])),
         "claim": steps(store, lambda: claimed(one(store, claiming(guard, limit=3)))),

@@ -28,7 +28,7 @@ from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
 PAGE = 100
-NEIGHBOUR_SECONDS = 0.25  # how often to ask whether a process of this machine has ended: one system call
+NEIGHBOUR_SECONDS = 0.1  # how often to ask whether a process of this machine has ended: one system call
 
 
 @dataclass(slots=True)

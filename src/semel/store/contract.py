@@ -402,6 +402,13 @@ class Store(Protocol):
         """A number that moves when another process has written: a hint to look, never the only reason."""
         ...
 
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """Have `told` called, on whatever thread, soon after another process has queued something; None: no more.
+
+        A hint too: it may come for nothing, and never. False: nothing tells here, and `changed` is to be asked often.
+        """
+        ...
+
 
 ENDED_BY_ITSELF = "the function ended its transaction by itself, and nobody knows with what in it"
 

@@ -8,7 +8,6 @@ what is known takes a tenth of the time at most.
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import NamedTuple
 
 from semel.machine.projection import ReadyRow
 from semel.store.contract import ClaimedTask, Claims, ClaimUnit
+from semel.store.turns import TURN_OF, Turns, share_of
 
 MOST_PASSED_OVER = 256  # tasks that one claim asks for in vain before it gives up
 OLDEST_OF = 8  # one task in so many is what has waited longest, whatever its priority
@@ -30,8 +30,7 @@ Group = tuple[str, str, int]  # queue, kind, rank
 
 def share_of_oldest(limit: int) -> int:
     """How many of so many tasks are to be those that have waited longest."""
-    share, rest = divmod(limit, OLDEST_OF)
-    return share + (random.random() * OLDEST_OF < rest)
+    return share_of(limit, OLDEST_OF)
 
 
 class Place(NamedTuple):
@@ -44,6 +43,13 @@ class Place(NamedTuple):
 
 BEFORE_ALL = Place(-(2**63))
 Starts = Mapping[Group, Place]
+
+
+class Found(NamedTuple):
+    """The next ones in order, and others out of their order, whose tenant's turn it is."""
+
+    rows: Sequence[ReadyRow]
+    turns: Sequence[ReadyRow] = ()
 
 
 class Asked(NamedTuple):
@@ -64,6 +70,7 @@ class Walk:
     taken: list[ClaimedTask] = field(default_factory=list)
     passed: int = 0
     safe: dict[Group, Place] = field(default_factory=dict)
+    turned: list[Asked] = field(default_factory=list)  # what came of those whose turn it was, and of others in vain
     _stopped: set[Group] = field(default_factory=set)
 
     @property
@@ -76,6 +83,12 @@ class Walk:
         """The answer."""
         return Claims(tuple(self.taken), more=self.gave_up)
 
+    def note_turn(self, asked: Asked) -> None:
+        """Out of its order: what stands before it in its group is still to be looked at."""
+        self.turned.append(asked)
+        if asked.taken is not None:
+            self.taken.append(asked.taken)
+
     def note(self, asked: Asked) -> None:
         """Go on behind this one. In each group they come in the order of the index."""
         group = asked.row[:3]
@@ -84,6 +97,7 @@ class Walk:
             self.taken.append(asked.taken)
             return
         self.passed += 1
+        self.turned.append(asked)
         if not asked.refused:
             self._stopped.add(group)  # a rival's it may be, or be given back
         elif group not in self._stopped:
@@ -99,23 +113,29 @@ class Passed:
         self._places: dict[tuple[str | None, Group], Place] = {}
         self._since = 0.0
         self._seconds = 0.0  # that the walks have taken since
+        self.turns = Turns(clock)
 
     def walk(
         self,
         unit: ClaimUnit,
-        find: Callable[[int, Starts], Sequence[ReadyRow]],
+        find: Callable[[int, int, Starts], Found],
         take: Callable[[Sequence[ReadyRow], int], Iterable[Asked]],
     ) -> Walk:
-        """Claim what is due. find(limit, starts): the next ones; take(rows, most): ask for them until so many are claimed."""
+        """Claim what is due. find(limit, turns, starts): the next ones; take(rows, most): ask for them until so many are had."""
         walk = Walk(unit.tenant, self._starts(unit.tenant), self._clock())
+        turns = share_of(unit.limit, TURN_OF) if unit.tenant is None and self.turns.wanted else 0
         while len(walk.taken) < unit.limit and not walk.gave_up:
             wanted = unit.limit - len(walk.taken)
             size = max(wanted, min(walk.passed, PAGE))
-            rows = find(size, walk.starts)
-            for asked in take(rows, wanted):
-                walk.note(asked)
-            if len(rows) < size:
+            found = find(size, turns, walk.starts)
+            turns = 0
+            for at, asked in enumerate(take([*found.turns, *found.rows], wanted)):
+                (walk.note_turn if at < len(found.turns) else walk.note)(asked)
+            if len(found.rows) < size:
                 break
+        in_turn = {(asked.row.tenant, asked.row.task) for asked in walk.turned}
+        served = {one.tenant for one in walk.taken if (one.tenant, one.task.id) not in in_turn}
+        self.turns.after(served, full=len(walk.taken) >= unit.limit)
         return walk
 
     def _starts(self, tenant: str | None) -> dict[Group, Place]:
@@ -126,6 +146,9 @@ class Passed:
 
     def learn(self, walk: Walk) -> None:
         """What a claim has passed over, once its transaction is committed."""
+        for asked in walk.turned:
+            if asked.taken is not None or asked.refused:
+                self.turns.learn(asked.row, claimed=asked.taken is not None)
         if walk.passed <= FEW:
             return
         with self._lock:

@@ -11,6 +11,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 
 import psycopg
 
@@ -19,6 +20,7 @@ from semel.store.pglink import Link, Raw
 
 COALESCE_SECONDS = 0.02
 RETRY_SECONDS = 1.0
+QUEUED = "queued"
 FIRST_SECONDS = 1.0  # that the first question waits for the listener to come up
 log = logging.getLogger("semel")
 
@@ -29,7 +31,8 @@ class Hints:
     def __init__(self, link: Link | None) -> None:
         self._link = link  # None: a pool is in between, and LISTEN would hear nothing
         self._count = 0
-        self._pending = False
+        self._heard: Callable[[], None] | None = None
+        self._pending = self._queued = False
         self._stopping = False
         self._last = 0.0
         self._lock = threading.Lock()
@@ -44,8 +47,14 @@ class Hints:
             self.listening.wait(FIRST_SECONDS)
         return self._count if self.listening.is_set() else -1 - int(time.monotonic() * 4)
 
-    def tell(self) -> None:
-        """This process has written; said soon, once for many."""
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """Have this called when another process says that it has queued something; False: nobody will say."""
+        self._heard = told
+        return told is not None and self._link is not None
+
+    def tell(self, *, queued: bool) -> None:
+        """This process has written, and maybe queued something; said soon, once for many."""
+        self._queued = self._queued or queued
         if self._pending and self.listening.is_set():
             return  # the thread has not said it yet, and will
         self._pending = True
@@ -110,7 +119,7 @@ class Hints:
         raw = link._raw
         assert raw is not None
         own = raw.info.backend_pid
-        raw.add_notify_handler(lambda told: self._told(told.pid != own))
+        raw.add_notify_handler(lambda told: self._told(told.pid != own, told.payload))
         self._count += 1  # what was said before is lost
         self.listening.set()
         self._complained = False
@@ -122,12 +131,13 @@ class Hints:
                 time.sleep(pause)
             if self._pending:
                 self._pending, self._last = False, time.monotonic()
-                self._notify(link)
+                queued, self._queued = self._queued, False
+                self._notify(link, "notify_queued" if queued else "notify")
                 self._take(raw)
 
-    def _notify(self, link: Link) -> None:
+    def _notify(self, link: Link, name: str) -> None:
         try:
-            link.pipe(("notify", None))
+            link.pipe((name, None))
         except psycopg.Error as error:
             if link.pid == 0:
                 raise
@@ -136,10 +146,12 @@ class Hints:
     def _take(self, raw: Raw) -> None:
         raw.pgconn.consume_input()
         while told := raw.pgconn.notifies():
-            self._told(told.be_pid != raw.info.backend_pid)
+            self._told(told.be_pid != raw.info.backend_pid, told.extra.decode(errors="replace"))
 
-    def _told(self, by_another: bool) -> None:
+    def _told(self, by_another: bool, what: str) -> None:
         self._count += by_another
+        if by_another and what == QUEUED and (heard := self._heard) is not None:
+            heard()
 
     def _await(self, raw: Raw | None, seconds: float) -> None:
         wake = self._wake

@@ -7,6 +7,7 @@ not, the server refuses all of it, and it is done anew the careful way: what is 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Any
@@ -18,11 +19,12 @@ from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
-from semel.store.passed import BEFORE_ALL, Asked, Place, Starts, Walk, share_of_oldest
+from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import Floors, Group, Pair
 from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
 from semel.store.pgpipe import Answer
+from semel.store.turns import LOOK_AHEAD, Chosen, Line
 
 log = logging.getLogger("semel")
 
@@ -38,7 +40,8 @@ class NotAsExpected(Exception):
 
 
 class Transaction:
-    """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept.
+    """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept. queued: whether
+    it queued anything.
 
     doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set.
     """
@@ -54,7 +57,8 @@ class Transaction:
         self._refused: set[Stream] = set()  # those of them that cannot be claimed
         self._rows: dict[Stream, list[Row]] = {}  # of candidates, as they were found
         self._walks: list[Walk] = []
-        self.wrote = False
+        self._chosen = Chosen()
+        self.wrote = self.queued = False
 
     def run(self, units: Sequence[Unit], *, hopeful: bool = False) -> list[Outcome]:
         """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known.
@@ -172,6 +176,7 @@ class Transaction:
             return []
         calls = statements_of(writes)
         self.wrote = self.wrote or bool(calls)
+        self.queued = self.queued or bool(writes.ready)
         self._floors.lower(writes.ready)
         return calls
 
@@ -198,28 +203,51 @@ class Transaction:
                 if key in self._asked
             ]
 
-        walk = self._floors.passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        walk = self._floors.passed.walk(unit, lambda *wanted: self._candidates(unit, *wanted), take)
         self._walks.append(walk)
         return walk.claims
 
-    def _candidates(self, unit: ClaimUnit, limit: int, starts: Starts) -> list[ReadyRow]:
+    def _candidates(self, unit: ClaimUnit, limit: int, turns: int, starts: Starts) -> Found:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
         groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
         places = [(g, max(Place(g.floor), starts.get(g[:3], BEFORE_ALL))) for g in groups if g.floor <= unit.at]
         count = share_of_oldest(limit)
         if not places:
-            return []
+            return Found(())
         calls = [("candidates", _places(unit, places, limit + 1))]  # one more: whether that is all
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
-        nearest, *others = self._ask(*calls)
-        found = self._with_rows(nearest.rows)
-        more = [[ReadyRow(*row) for row in answer.rows] for answer in others]
+        calls += self._in_turn(unit, turns)
+        answers = self._answers(unit, calls)
+        found = answers["candidates"]
         if len(found) <= limit:
-            return found
-        oldest = sorted({*found, *(row for rows in more for row in rows)}, key=by_age)[:count]
+            return Found(found)
+        oldest = sorted({*found, *answers.get("longest_waiting", ())}, key=by_age)[:count]
         first = set(oldest)
-        return [*oldest, *(r for r in found if r not in first)][:limit]
+        rows = [*oldest, *(r for r in found if r not in first)][:limit]
+        return Found(rows, [row for row in answers.get("in_turn", ()) if row not in rows])
+
+    def _in_turn(self, unit: ClaimUnit, turns: int) -> list[Call]:
+        """Ask for those whose turn it is; and, for the next claim, who comes then."""
+        self._chosen = self._floors.passed.turns.choose(unit, turns) if turns else Chosen()
+        calls: list[Call] = []
+        if self._chosen.lines:
+            calls.append(("in_turn", _in_turn(unit, self._chosen)))
+        if look := self._chosen.look:
+            wanted = {"queues": text_array(p[0] for p in look.pairs), "kinds": text_array(p[1] for p in look.pairs)}
+            calls.append(("lines", {**wanted, "tenant": look.after.tenant, "rank": look.after.rank, "most": LOOK_AHEAD}))
+        return calls
+
+    def _answers(self, unit: ClaimUnit, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
+        began = time.monotonic()
+        rows = {name: answer.rows for (name, _), answer in zip(calls, self._ask(*calls), strict=True)}
+        found, turns = rows.pop("lines", ()), self._floors.passed.turns
+        answers = {"candidates": self._with_rows(rows.pop("candidates"))}
+        answers |= {name: [ReadyRow(*row) for row in given] for name, given in rows.items()}
+        turns.gave(self._chosen, answers.get("in_turn", ()))
+        if look := self._chosen.look:
+            turns.saw(look, unit.at, [(Line(*row[:4]), row[4]) for row in found], time.monotonic() - began)
+        return answers
 
     def _with_rows(self, answered: Sequence[tuple[Any, ...]]) -> list[ReadyRow]:
         """The candidates, in order; the journal of each is kept at hand."""
@@ -346,6 +374,16 @@ def _places(unit: ClaimUnit, places: Sequence[tuple[Group, Place]], limit: int) 
     return {
         "queues": text_array(queues), "kinds": text_array(kinds), "ranks": int_array(ranks), "dues": int_array(dues),
         "tenants": text_array(tenants), "tasks": text_array(tasks), "at": unit.at, "limit": limit, "tenant": unit.tenant,
+    }  # fmt: skip
+
+
+def _in_turn(unit: ClaimUnit, chosen: Chosen) -> dict[str, Any]:
+    lines, behind = zip(*chosen.lines, strict=True)
+    queues, kinds, tenants, ranks = zip(*lines, strict=True)
+    dues, tasks = zip(*behind, strict=True)
+    return {
+        "queues": text_array(queues), "kinds": text_array(kinds), "tenants": text_array(tenants), "ranks": int_array(ranks),
+        "dues": int_array(dues), "tasks": text_array(tasks), "at": unit.at, "each": chosen.each,
     }  # fmt: skip
 
 

@@ -311,7 +311,7 @@ class Postgres:
         outcomes = transaction.run(units, hopeful=hopeful)
         self._doubt = self._doubt and not transaction.wrote
         if transaction.wrote:
-            self._hints.tell()
+            self._hints.tell(queued=transaction.queued)
         return outcomes
 
     def lend(self, seconds: float, idle_seconds: float) -> Lent:
@@ -500,3 +500,7 @@ class Postgres:
         if self._closed:
             raise StoreUnavailable("the store is closed; make a new semel.App to go on")
         return self._hints.changed()
+
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """By NOTIFY; through a pool none comes."""
+        return self._hints.hear(told)

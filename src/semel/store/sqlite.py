@@ -18,6 +18,7 @@ from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
+from semel.store.bell import Bell
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
@@ -110,6 +111,7 @@ class SQLite:
         self._guarded: str | None = None
         self._inode: tuple[int, int] | None = None
         self._log: tuple[int, int] | None = None
+        self._bell = Bell(Path(f"{self._path}-wal") if self._path else None)
         with forks.lock:
             if self._path:
                 sqlitefile.check_place(self._path)
@@ -153,6 +155,7 @@ class SQLite:
     def close(self) -> None:
         """Close the connections; the second time nothing happens."""
         with forks.lock:
+            self._bell.close()
             for connection in reversed(self._connections):
                 with connection.lock:
                     if not self.still_here():  # what is in our log must not be written into what is there now
@@ -214,6 +217,7 @@ class SQLite:
             self._must_be_here()
             outcomes = self._land(units)
             self._must_be_here()  # only now: the file may have gone while we wrote
+            self._bell.ring(units)
             return outcomes
 
     def _must_be_here(self) -> None:
@@ -396,3 +400,7 @@ class SQLite:
         """SQLite's own counter of other connections' commits."""
         with self._reader.lock, translated():
             return sqlitefile.number(self._reader.raw, "PRAGMA data_version")
+
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        """By the kernel, where it can."""
+        return self._bell.hear(told)

@@ -13,8 +13,9 @@ from semel.machine.projection import ReadyRow
 from semel.machine.tasks import Task
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Head, Landed, Outcome
-from semel.store.passed import BEFORE_ALL, Asked, Group, Passed, Starts, Walk, share_of_oldest
+from semel.store.passed import BEFORE_ALL, Asked, Found, Group, Passed, Starts, Walk, share_of_oldest
 from semel.store.sqlfile import statements
+from semel.store.turns import one_by_one
 
 SQL = statements("sqlite.sql")
 MOST_HEADS = 10_000  # that are remembered
@@ -161,7 +162,12 @@ class Writing:
             taken = self._take(unit, [(row.tenant, row.task) for row in rows], most)
             return (Asked(row, one, refused=one is None) for row, one in zip(rows, taken, strict=False))
 
-        walk = self._passed.walk(unit, lambda limit, starts: self._candidates(unit, limit, starts), take)
+        def find(limit: int, turns: int, starts: Starts) -> Found:
+            rows = self._candidates(unit, limit, starts)
+            turned = one_by_one(self._passed.turns, unit, turns if len(rows) == limit else 0, self._all)
+            return Found(rows, [row for row in turned if row not in rows])
+
+        walk = self._passed.walk(unit, find, take)
         self._walks.append(walk)
         return walk.claims
 

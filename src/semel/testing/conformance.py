@@ -25,6 +25,8 @@ does it. Killing a process, the machine's power and the plans of queries are for
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -144,6 +146,24 @@ class Handles:
         assert first.changed() == before, "nobody has written"
         assert one(second, Stream("s").then()[0]) == Landed()
         assert (first.changed() != before) is (first is not second), "a store of one handle has no others"
+
+    def test_who_hears_is_told_that_another_has_queued_something(self, make_store: Make) -> None:
+        first, second = make_store(), make_store()
+        told = threading.Event()
+        first.changed()
+        if not first.hear(told.set) or first is second:
+            assert first is second or first.hear(None) is False
+            return
+        for n in range(200):  # a hint may come for nothing, and the first may be lost
+            assert one(second, task(f"k{n}")[0]) == Landed()
+            if told.wait(0.1):
+                break
+        assert told.is_set(), "nobody said so"
+        first.hear(None)
+        time.sleep(0.05)
+        told.clear()
+        assert one(second, task("last")[0]) == Landed()
+        assert not told.wait(0.1), "it hears no more"
 
     def test_a_closed_handle_is_closed(self, make_store: Make) -> None:
         store = make_store()

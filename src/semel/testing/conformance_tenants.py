@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from semel.machine.projection import EffectRow, InflightRow, Tables, UnknownRow
 from semel.store.contract import Claims, Landed, Store
-from semel.testing.conformance_claims import accept
+from semel.testing.conformance_claims import accept, without_repeats
 from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, change_id, claimed, claiming, one, session, task
 
 Make = Callable[[], Store]
@@ -69,3 +69,46 @@ class Tenants:
         assert store.orphans(mine[1], 2, TENANT) == [(mine[2], "missing")]
         assert store.orphans(None, 10, "nobody") == []
         assert len(store.orphans(None, 10)) == len(rows)
+
+    # --- each tenant in its turn ---
+
+    def test_tenants_that_came_later_do_not_wait_behind_all_that_one_has_queued(self, make_store: Make) -> None:
+        store = make_store()
+        accept(store, *(task(f"big{n}", tenant="big", priority=n % 3, due=AT - 1000) for n in range(1000)))
+        accept(store, *(task(f"late{n}", tenant=f"tenant-{n}", priority=-(n % 2), due=AT - n) for n in range(9)))
+        guard, late, claims = session(store), list[str](), 0
+        while len(late) < 9 and claims < 50:
+            claims += 1
+            keys = claimed(one(store, claiming(guard, limit=10)))
+            assert len(keys) == 10
+            mine = [key for key in keys if key.startswith("late")]
+            assert len(mine) <= 3, "a share, and no more"
+            late += mine
+        assert sorted(late) == [f"late{n}" for n in range(9)], "all of them"
+        assert claims <= 8, "within the first few claims"
+
+    def test_of_the_turns_every_tenant_has_its_own(self, make_store: Make) -> None:
+        """Whatever others wait for: what is not due, what cannot be claimed, what is of another priority, kind or queue."""
+        store = make_store()
+        accept(store, *(task(f"big{n}", tenant="big", priority=9) for n in range(300)))
+        accept(store, *(task(f"later{n}", tenant=f"patient-{n}", due=AT + 1) for n in range(100)))
+        accept(store, *(task(f"no{n}", tenant="a-stuck", due=AT - 5 + n) for n in range(3)), task("behind", tenant="a-stuck"))
+        accept(store, *(task(f"b{n}", tenant="busy", kind=("ship", KIND)[n % 2], due=AT - n % 3) for n in range(40)))
+        accept(store, task("low", tenant="busy", queue="q2", priority=-5), task("urgent", tenant="zealous", priority=5))
+        accept(store, task("calm", tenant="zealous"))
+        guard, got = session(store), list[str]()
+        kinds, queues = (KIND, "ship"), (QUEUE, "q2")
+        for _ in range(28):
+            unit = claiming(guard, limit=8, queues=queues, kinds=kinds, refuse=lambda task: task.key.startswith("no"))
+            got += claimed(one(store, unit))
+        assert len(got) == 28 * 8 and without_repeats(got)
+        assert {"behind", "low", "urgent", "calm"} <= set(got), "none of them waits for the 300"
+        assert got.index("urgent") < got.index("calm"), "its own priorities hold"
+        assert sum(key.startswith("big") for key in got) >= 28 * 5, "it is a share"
+
+    def test_a_worker_of_one_tenant_has_no_turns_for_others(self, make_store: Make) -> None:
+        store = make_store()
+        accept(store, *(task(f"{name}{n}", tenant=name) for name in ("a", "b") for n in range(20)))
+        guard = session(store)
+        keys = [key for _ in range(4) for key in claimed(one(store, claiming(guard, limit=4, tenant="b")))]
+        assert len(keys) == 16 and all(key.startswith("b") for key in keys)

@@ -215,6 +215,9 @@ class Handle:
     def still_here(self) -> bool:
         return True
 
+    def hear(self, told: Callable[[], None] | None) -> bool:
+        return False
+
     def close(self) -> None: ...
 
     def attach(self, witness: Callable[[], Sequence[Witnessed]]) -> None: ...

@@ -274,6 +274,38 @@ WITH found AS MATERIALIZED (
 )
 SELECT queue, kind, rank, due, tenant, task FROM found ORDER BY due, rank, queue, kind, tenant, task LIMIT %(limit)s::bigint;
 
+-- name: lines
+-- The next (tenant, rank) of each (queue, kind), behind one of the first of these, by jumps; and the least due of each.
+WITH RECURSIVE jump (found, n, tenant, rank, due) AS (
+    SELECT 0, 1, %(tenant)s::text COLLATE "C", %(rank)s::bigint, NULL::bigint
+    UNION ALL
+    SELECT j.found + (l.tenant IS NOT NULL)::int, j.n + (l.tenant IS NULL)::int, coalesce(l.tenant, ''),
+           coalesce(l.rank, -9223372036854775808), l.due
+    FROM jump j LEFT JOIN LATERAL (
+        SELECT r.tenant, r.rank, r.due FROM semel.ready r
+        WHERE r.queue = (%(queues)s::text[])[j.n] AND r.kind = (%(kinds)s::text[])[j.n]
+          AND (r.tenant, r.rank, r.due) > (j.tenant, j.rank, 9223372036854775807)
+        ORDER BY r.queue, r.kind, r.tenant, r.rank, r.due LIMIT 1
+    ) AS l ON true
+    WHERE j.found < %(most)s::bigint AND j.n <= cardinality(%(queues)s::text[])
+)
+SELECT (%(queues)s::text[])[n], (%(kinds)s::text[])[n], tenant, rank, due FROM jump WHERE due IS NOT NULL;
+
+-- name: in_turn
+-- As `candidates`, of lines: the first few of each.
+WITH found AS MATERIALIZED (
+    SELECT w.*
+    FROM unnest(%(queues)s::text[], %(kinds)s::text[], %(tenants)s::text[], %(ranks)s::bigint[], %(dues)s::bigint[],
+                %(tasks)s::text[]) AS k (queue, kind, tenant, rank, due, task)
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+        WHERE r.queue = k.queue AND r.kind = k.kind AND r.tenant = k.tenant AND r.rank = k.rank AND r.due <= %(at)s::bigint
+          AND (r.due, r.task) > (k.due, k.task)
+        ORDER BY r.queue, r.kind, r.tenant, r.rank, r.due, r.task LIMIT %(each)s::bigint FOR UPDATE SKIP LOCKED
+    ) AS w
+)
+SELECT queue, kind, rank, due, tenant, task FROM found;
+
 -- name: kinds
 -- The distinct kinds in each queue, by jumps.
 WITH RECURSIVE jump (queue, kind) AS (
@@ -463,6 +495,9 @@ LISTEN semel;
 
 -- name: notify
 NOTIFY semel;
+
+-- name: notify_queued
+NOTIFY semel, 'queued';
 
 -- name: has_meta
 SELECT to_regclass('semel.meta') IS NOT NULL;

@@ -89,6 +89,17 @@ SELECT queue, kind, rank, due, tenant, task FROM ready
 WHERE queue = ?1 AND kind = ?2 AND rank = ?3 AND due <= ?4 AND (due, tenant, task) > (?7, ?8, ?9)
   AND (?6 IS NULL OR tenant = ?6) ORDER BY due, tenant, task LIMIT ?5;
 
+-- name: next_line
+-- The next (tenant, rank) behind one, and when the first of them falls due. The third value takes it past all of that one:
+-- SQLite looks up where a row value begins.
+SELECT tenant, rank, due FROM ready WHERE queue = ?1 AND kind = ?2 AND (tenant, rank, due) > (?3, ?4, 9223372036854775807)
+ORDER BY tenant, rank, due LIMIT 1;
+
+-- name: in_turn
+SELECT queue, kind, rank, due, tenant, task FROM ready
+WHERE queue = ?1 AND kind = ?2 AND tenant = ?3 AND rank = ?4 AND due <= ?5 AND (due, task) > (?6, ?7)
+ORDER BY due, task LIMIT ?8;
+
 -- name: queues
 WITH RECURSIVE jump(queue) AS (
     SELECT (SELECT min(queue) FROM ready)
