@@ -148,7 +148,7 @@ class Happenings:
         for row in store.unknown(None):
             task = store.task(row.tenant, row.task)
             waits = task is not None and task.delivery == Delivery.BLOCKED
-            if not waits and draw.random() > 0.2:
+            if not waits and draw.random() > 0.4:
                 continue
             effect = store.effect(row.tenant, row.key)
             if effect is None:

@@ -149,7 +149,7 @@ class SimStore:
         self._reach()
         if not (self.world.folder or self.still_here()):
             raise StoreUnavailable("the store was replaced while it was open")
-        self.base._passed, self.world.committing = self._passed, True
+        self.base._writing._passed, self.world.committing = self._passed, True
         try:
             outcomes = self.base.commit(units)
         finally:

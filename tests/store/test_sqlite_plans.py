@@ -120,7 +120,7 @@ def asked(store: SQLite) -> dict[str, int]:
         accept(store, task(f"k{at}", priority=9, due=AT - 100 + at))
     change, stream = Stream("s").then()
     assert one(store, change) == Landed()
-    store._passed.turns.wanted = False  # they are by chance
+    store._writing._passed.turns.wanted = False  # they are by chance
     cost = {
         "next_line": steps(store, lambda: store._writer.raw.execute(SQL["next_line"], (QUEUE, KIND, TENANT, 3)).fetchall()),
         "in_turn": steps(
