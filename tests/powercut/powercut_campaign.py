@@ -35,6 +35,7 @@ def of_schema_1() -> tuple[tuple[str, bytes], ...]:
     def take_back(store: SQLite) -> None:
         Work(store, 1, 900, history.NOW).run(6)
         raw = store._writer.raw
+        raw.execute("DROP INDEX ready_turn")
         raw.execute("DROP TRIGGER journal_is_never_deleted")
         first = sqlitefile.text(sqlitefile.MIGRATIONS[1])
         begin = first.index("CREATE TRIGGER journal_is_never_deleted")
