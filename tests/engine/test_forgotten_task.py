@@ -70,6 +70,12 @@ def test_a_row_that_was_acknowledged_and_is_gone_shows_that_the_store_went_back(
         with pytest.raises(StoreUnavailable, match="went back: it does not hold row"):
             drive.run(ledger.commit(e.Confirm("key", 1, token, "done"), scope=scope))
         assert store.missing(witness.seen) and witness.gone
+        held = store.rows("acme", task)
+        with pytest.raises(StoreUnavailable, match="went back"):
+            drive.run(ledger.commit(tasks.Suspend(token, "nobody but a person can tell", "key")))
+        ledger.post(tasks.Suspend(token, "?", "key"))
+        desk.writer.barrier().wait(10)
+        assert store.rows("acme", task) == held, "on what was known here nothing more is decided"
         enqueue(desk, Order("acme", "job", "other", None, "default"))[1].wait(10)
         assert store.missing(witness.seen), "what lands since does not take its place"
     finally:

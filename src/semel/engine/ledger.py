@@ -190,6 +190,7 @@ class Ledger:
         self.generation = 0
         self.acknowledged: j.Row | None = None  # the last row of ours that landed in the task's stream
         self.epoch = desk.store.info.epoch  # in which that is
+        self.gone = ""  # what of it the store does not hold any more: then nothing that is known here may be decided on
         self.veil = Veil()  # what no command of this ledger may put on record
         self.unsure = ""  # an outcome that could not be recorded: nothing more is intended here (promise 4)
         for key in state.joined:
@@ -236,7 +237,8 @@ class Ledger:
     def propose(
         self, command: tasks.Command, *, guard: Guard | None = None, scope: str = "task", waited_for: bool = True
     ) -> Proposal | Refusal:
-        """Decide on what is known here, and queue the change. Does not wait."""
+        """Decide on what is known here, and queue the change. Does not wait. Raises `StoreUnavailable`: the store went back."""
+        self._must_stand()
         command = self.veil.over(command)
         with self.lock:
             if self.unsure and isinstance(command, e.Intend):
@@ -346,6 +348,7 @@ class Ledger:
 
     def drafted(self, command: e.Confirm, guard: Guard) -> Draft | Refusal:
         """Decide on what is known here, and move nothing: if it lands, `landed` is told; else others have moved on."""
+        self._must_stand()
         with self.lock:
             identity, at = change_id(), self.desk.clock.wall_ms()
             if command.key in self.keys:
@@ -398,8 +401,15 @@ class Ledger:
         if known is None or any((row.seq, row.hash) == (known.seq, known.hash) for row in reversed(rows)):
             return
         self.desk.went_back(known, self.epoch)
-        what = f"row {known.seq} of {known.stream}"
-        raise StoreUnavailable(f"the store went back: it does not hold {what}, which it had acknowledged")
+        self.gone = f"row {known.seq} of {known.stream}"
+        self._must_stand()
+
+    def _must_stand(self) -> None:
+        if self.gone:
+            raise self._went_back()
+
+    def _went_back(self) -> StoreUnavailable:
+        return StoreUnavailable(f"the store went back: it does not hold {self.gone}, which it had acknowledged")
 
     def refresh(self, generation: int | None = None) -> None:
         """Read the streams again, once for all that failed in one generation."""
@@ -445,6 +455,9 @@ class Ledger:
 
     def post(self, command: tasks.Command, *, after: Callable[[], None] | None = None) -> None:
         """Decide, queue, and do not wait (R6): an outcome. Decided again if a rival was faster; a refusal ends it."""
+        if self.gone:
+            self._not_recorded(command, self._went_back())
+            return
         proposed = self.propose(command, waited_for=False)
         if isinstance(proposed, Refusal) or proposed.ticket is None:
             if after:

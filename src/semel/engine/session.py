@@ -86,7 +86,7 @@ class Session:
         self.id = str(uuid_utils.uuid7())
         self.identity = Identity.own()
         self.epoch = desk.store.info.epoch
-        self.number = 0
+        self.number = self._tried = 0
         self.fenced = ""
         self.held: set[tuple[str, str]] = set()  # tasks that this process knows to be its own, registered before the claim lands
         self._on_fenced = on_fenced
@@ -195,7 +195,8 @@ class Session:
         sent = self.desk.clock.boot()
         why = "its beat was refused: another took over, or this is another store now"
         try:
-            still_ours = self.desk.store.beat(self.id, known, nonce, self.number + 1)
+            self._tried += 1  # a number of its own for each: one that was not answered may have landed, and a copy may hold it
+            still_ours = self.desk.store.beat(self.id, known, nonce, self._tried)
         except StoreUnavailable as error:
             if self.desk.store.still_here():
                 return False
@@ -203,7 +204,7 @@ class Session:
         if not still_ours:
             self.fence_self(why)
             return True
-        self.number += 1
+        self.number = self._tried
         self._nonces = [nonce]
         if gone := self._gone():  # before the lease goes on: one that slept must not act on what a restore has undone
             self.fence_self(f"the store went back: it does not hold {gone}")
