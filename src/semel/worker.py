@@ -225,6 +225,7 @@ class Worker:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         await self._start_alone()
         if self._free() <= 0:
+            self._due = 0  # nobody asked: something may be
             return 0
         paused, queues, kinds, self._due, foreign = await self._asked(self._look)
         if self._store_away:  # said here, since changed() may answer from memory
