@@ -251,6 +251,44 @@ def test_what_is_on_record_lets_others_run() -> None:
     assert turns == ["others", "known"]
 
 
+def test_an_error_that_nobody_is_left_to_read_is_not_logged_with_what_it_says() -> None:
+    said: list[str] = []
+
+    def procedure() -> Any:
+        raise ValueError("what was redacted")
+        yield
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: said.append(what["message"]))
+        task = asyncio.ensure_future(drive.arun_shielded(procedure()))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        del task
+        gc.collect()
+
+    asyncio.run(main())
+    assert not said
+
+
+def test_a_procedure_whose_caller_is_closed_is_closed_now() -> None:
+    closed: list[int] = []
+
+    def procedure() -> Any:
+        try:
+            yield Await(Signal())
+        finally:
+            closed.append(1)
+
+    async def main() -> None:
+        caller = drive.arun(procedure())
+        caller.send(None)
+        caller.close()
+        assert closed
+
+    asyncio.run(main())
+
+
 class Bell:
     """Notes what is put and how often it is rung."""
 

@@ -306,6 +306,7 @@ class _Driver(Generic[T]):
         self._procedure.close()
         if not self.future.done():
             self.future.set_exception(error)
+            self.future.exception()  # seen: else asyncio logs it with its traceback, which may hold what was redacted
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
@@ -456,7 +457,7 @@ async def arun(procedure: Generator[Request, Any, T]) -> T:
     driver = _Driver(procedure, shielded=False)
     try:
         return await driver.future
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
         driver.cancel()
         raise
 
