@@ -264,10 +264,9 @@ def test_an_error_that_nobody_is_left_to_read_is_not_logged_with_what_it_says() 
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        del task
-        gc.collect()
 
     asyncio.run(main())
+    gc.collect()
     assert not said
 
 
