@@ -212,7 +212,11 @@ class Worker:
         self._rouse()
 
     def _free(self) -> int:
-        if self._alone or self._by_itself or not self._session.alive():  # past its local deadline it could start nothing
+        return self._room() if self._session.alive() else 0  # past its local deadline it could start nothing
+
+    def _room(self) -> int:
+        """How many more may run beside what runs; if none, something does, or waits to run alone."""
+        if self._alone or self._by_itself:
             return 0
         return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
 
@@ -224,8 +228,7 @@ class Worker:
     async def _claim_due(self) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone."""
         await self._start_alone()
-        if self._free() <= 0:
-            self._due = 0  # nobody asked: something may be
+        if self._room() <= 0:
             return 0
         paused, queues, kinds, self._due, foreign = await self._asked(self._look)
         if self._store_away:  # said here, since changed() may answer from memory

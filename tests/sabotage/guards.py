@@ -492,8 +492,8 @@ BY_TEST = (
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
     Guard("what ended while the store was asked is looked at again", "worker.py", " or self._alone or self._poked:", " or self._alone:", START),
-    Guard("a worker that may start nothing is not idle", "worker.py", "            self._due = 0  # nobody", "            pass  # nobody", START),
-    Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself or", "if self._alone or", START),
+    Guard("a worker that may start nothing is not idle", "worker.py", "        if self._room() <= 0:\n", "        if self._free() <= 0:\n", START),
+    Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself:", "if self._alone:", START),
     Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
     Guard("the streams of keys are read away from the loop", "worker.py",
           "return await self._asked(read) if taken.task.joined else read()", "return read()", START),
