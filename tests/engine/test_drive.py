@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -286,6 +288,24 @@ def test_a_procedure_whose_caller_is_closed_is_closed_now() -> None:
         assert closed
 
     asyncio.run(main())
+
+
+def test_a_loop_that_has_ended_is_forgotten() -> None:
+    happens = Signal()
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    def procedure() -> Any:
+        yield Await(happens)
+
+    async def main() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(drive.arun(procedure()), 0.01)
+
+    asyncio.run(main())
+    happens.set()
+    gc.collect()
+    assert loops[0]() is None
 
 
 class Bell:

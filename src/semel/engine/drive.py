@@ -156,7 +156,7 @@ class _Mailbox:
         self._calls: deque[Callable[[], object]] = deque()
         self._rung = False
         self.drivers: set[_Driver[Any]] = set()
-        self._until_shutdown = self._shutting_down()
+        self._until_shutdown: AsyncGenerator[None, None] | None = self._shutting_down()
         with contextlib.suppress(StopIteration):
             self._until_shutdown.asend(None).send(None)  # to its yield: from here on the loop ends it when it shuts down
 
@@ -176,6 +176,7 @@ class _Mailbox:
             loop.call_soon_threadsafe(self._open)
         except RuntimeError:  # it is closed: what is under way there goes on no more
             self._stop()
+            self._calls.clear()
 
     def _open(self) -> None:
         self._rung = False  # first: what comes from now on rings again
@@ -191,6 +192,7 @@ class _Mailbox:
         try:
             yield
         finally:
+            self._until_shutdown = None  # it holds the loop
             stopped = self._stop()
             if stopped:
                 await asyncio.wait(stopped, timeout=CANCEL_GRACE)
