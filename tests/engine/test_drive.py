@@ -290,6 +290,28 @@ def test_a_procedure_whose_caller_is_closed_is_closed_now() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_r17_nothing_is_sent_again_in_a_loop_that_its_code_interrupts(app: semel.App, interrupt: type[BaseException]) -> None:
+    calls: list[int] = []
+
+    @app.effect(intent=(), recovery=semel.Resend(within=timedelta(hours=1)))
+    async def send(submission: semel.Submission) -> None:
+        calls.append(submission.number)
+        await asyncio.sleep(0)
+        if len(calls) == 1:
+            raise interrupt
+
+    async def main() -> None:
+        async with app.work("k", kind="loop"):
+            await send()
+
+    with pytest.raises(interrupt):
+        asyncio.run(main())
+    app.runtime.desk.writer.barrier().wait(10)
+    (effect,) = app.effects.list()
+    assert (effect.state, calls) == ("ambiguous", [1]) and not app.runtime.codes
+
+
 def test_a_loop_that_has_ended_is_forgotten() -> None:
     happens = Signal()
     loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []

@@ -300,6 +300,7 @@ BY_TEST = (
     Guard("R17 a task whose loop was just closed is held no more", "engine/session.py", "        give_up_closed()  # or", "        pass  # or", DRIVE),
     Guard("an error that nobody reads is not logged by asyncio", "engine/drive.py", "            self.future.exception()  # seen", "            pass  # seen", DRIVE),
     Guard("a procedure whose caller is closed is closed", "engine/drive.py", "except (asyncio.CancelledError, GeneratorExit):", "except asyncio.CancelledError:", DRIVE),
+    Guard("R17 nothing is sent again in a loop that is interrupted", "engine/drive.py", "            self.cancel()  # the loop is interrupted", "            pass  # the loop is interrupted", DRIVE),
     Guard("a loop that has ended is forgotten", "engine/drive.py", "            self._until_shutdown = None  # it", "            pass  # it", DRIVE),
     Guard("what comes for a closed loop is forgotten", "engine/drive.py", "            self._calls.clear()\n", "", DRIVE),
     Guard("a loop that was rung and then closed is closed", "engine/drive.py", "if self._rung and loop is not None and not loop.is_closed():", "if self._rung:", DRIVE),

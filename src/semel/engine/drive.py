@@ -424,6 +424,8 @@ class _Driver(Generic[T]):
 
     def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
         """An answer; or the late end of what nobody waits for any more."""
+        if turn == self._turn and isinstance(reply, Raised) and isinstance(reply.error, KeyboardInterrupt | SystemExit):
+            self.cancel()  # the loop is interrupted by it as well, and nothing more is to begin there
         if self._goes_on(turn, stopped=stopped and not self._expired):
             self._answer(turn, reply)
         elif call.late is not None:
