@@ -230,7 +230,11 @@ class Worker:
         self._rouse()
 
     def _free(self) -> int:
-        if self._alone or self._by_itself or not self._session.alive():  # past its local deadline it could start nothing
+        return self._room() if self._session.alive() else 0  # past its local deadline it could start nothing
+
+    def _room(self) -> int:
+        """How many more may run beside what runs; if none, something does, or waits to run alone."""
+        if self._alone or self._by_itself:
             return 0
         return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
 
@@ -242,7 +246,7 @@ class Worker:
     async def _claim_due(self, *, for_all: bool) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest."""
         await self._start_alone()
-        if self._free() <= 0:
+        if self._room() <= 0:
             return 0
         if self._paused is None:
             await self._ask_for_all()

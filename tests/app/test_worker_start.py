@@ -16,7 +16,7 @@ import pytest
 import semel
 from semel.engine.ledger import Desk
 from semel.engine.queue import claim_one
-from semel.engine.session import begin_taking_back
+from semel.engine.session import Session, begin_taking_back
 from semel.errors import StoreUnavailable
 from semel.machine.projection import InflightRow
 from semel.store.contract import Claims
@@ -234,4 +234,24 @@ def test_what_runs_alone_has_no_neighbour_that_comes_later(tmp_path: Path) -> No
     app.run_worker(concurrency=5, until_idle=True)
     assert {"deadly"} in beside and {"deadly"} == set().union(*(many for many in beside if "deadly" in many))
     assert max(len(many) for many in beside) > 1, "others do run beside each other"
+    app.close()
+
+
+def test_a_worker_that_may_start_nothing_for_a_moment_is_not_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after its machine has slept, until a beat is answered."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    alive, asked, ran = Session.alive, [], []
+
+    @app.task(intent=("n",))
+    async def job(n: int) -> None:
+        ran.append(n)
+
+    def not_at_first(self: Session) -> bool:
+        asked.append(1)
+        return len(asked) > 5 and alive(self)
+
+    job.enqueue(1)
+    monkeypatch.setattr(Session, "alive", not_at_first)
+    app.run_worker(until_idle=True)
+    assert ran == [1]
     app.close()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -62,6 +65,122 @@ def test_r17_what_is_not_durable_when_its_loop_ends_is_never_called(
         app.runtime.desk.writer.barrier().wait(10)
     (effect,) = app.effects.list()
     assert (calls, effect.state) == ([], "not_attempted") and not app.runtime.codes
+
+
+def test_r2_what_acted_and_is_thrown_away_with_its_loop_is_a_loss_whatever_its_code_makes_of_that(
+    app: semel.App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, held, go_on = [], threading.Event(), threading.Event()
+    commit = SQLite.commit
+
+    @app.effect(intent=("n",), not_done=(ValueError, LookupError))
+    async def send(submission: semel.Submission, n: int) -> None:
+        calls.append(n)
+        try:
+            await asyncio.sleep(30)
+        except GeneratorExit:
+            raise LookupError("no such thing") from None
+
+    def slowly(self: SQLite, units: Any) -> Any:
+        held.set()
+        assert go_on.wait(10)
+        return commit(self, units)
+
+    async def main() -> None:
+        first = asyncio.ensure_future(send(1))
+        while not calls:
+            await asyncio.sleep(0.01)
+        monkeypatch.setattr(SQLite, "commit", slowly)
+        second = asyncio.ensure_future(send(2))
+        await asyncio.to_thread(held.wait, 10)
+        assert not first.done() and not second.done()
+
+    with pytest.raises(semel.Unsettled), app.work("k", kind="loop"):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(main())
+        loop.close()
+        go_on.set()  # the second one's intent becomes durable, and shows that the loop is closed
+        app.runtime.desk.writer.barrier().wait(10)
+        gc.collect()  # now the first one's coroutine goes, in a context that is not its own
+    states = {effect.args["n"]: effect.state for effect in app.effects.list() if isinstance(effect.args, dict)}
+    assert (states, calls) == ({1: "ambiguous", 2: "not_attempted"}, [1])
+
+
+@pytest.mark.parametrize("rung", [False, True])
+def test_leaving_work_does_not_wait_for_what_was_under_way_in_a_loop_that_was_just_closed(app: semel.App, rung: bool) -> None:
+    calls: list[int] = []
+
+    @app.effect(intent=())
+    async def send(submission: semel.Submission) -> None:
+        calls.append(1)
+        await asyncio.sleep(30)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(send())
+        while not calls:
+            await asyncio.sleep(0.01)
+        assert not task.done()
+
+    def leave() -> None:
+        with pytest.raises(semel.Unsettled), app.work("k", kind="loop"):
+            loop = asyncio.new_event_loop()
+            loop.run_until_complete(main())
+            if rung:
+                drive._mailboxes[loop].ring()  # and the loop never looks
+            loop.close()
+        gc.collect()  # its coroutine goes
+        left.set()
+
+    left = threading.Event()
+    threading.Thread(target=leave, daemon=True).start()
+    assert left.wait(10)
+
+
+def test_r17_a_task_whose_loop_was_just_closed_is_held_no_more(app: semel.App) -> None:
+    began: list[int] = []
+
+    @app.task(intent=("n",))
+    async def job(n: int) -> None:
+        began.append(1)
+        await asyncio.sleep(30)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(job.arun(1))
+        while not began:
+            await asyncio.sleep(0.01)
+        assert not task.done()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(main())
+    loop.close()
+    session = app.runtime.session()
+    assert session.held
+    session.tend()
+    gc.collect()  # its coroutine goes
+    assert not session.held
+
+
+def test_a_loop_that_was_rung_and_then_closed_is_known_to_be_closed() -> None:
+    loop, closed = asyncio.new_event_loop(), []
+
+    def procedure() -> Any:
+        try:
+            yield Await(Signal())
+        finally:
+            closed.append(1)
+
+    async def main() -> None:
+        task = asyncio.ensure_future(drive.arun(procedure()))
+        await asyncio.sleep(0)
+        assert not task.done()
+
+    loop.run_until_complete(main())
+    box = drive._mailboxes[loop]
+    box.ring()
+    loop.close()
+    assert not closed
+    box.ring()
+    assert closed
 
 
 def test_a_call_that_begins_while_its_loop_ends_is_ended_with_it() -> None:
@@ -132,6 +251,83 @@ def test_what_is_on_record_lets_others_run() -> None:
 
     asyncio.run(main())
     assert turns == ["others", "known"]
+
+
+def test_an_error_that_nobody_is_left_to_read_is_not_logged_with_what_it_says() -> None:
+    said: list[str] = []
+
+    def procedure() -> Any:
+        raise ValueError("what was redacted")
+        yield
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, what: said.append(what["message"]))
+        task = asyncio.ensure_future(drive.arun_shielded(procedure()))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    gc.collect()
+    assert not said
+
+
+def test_a_procedure_whose_caller_is_closed_is_closed_now() -> None:
+    closed: list[int] = []
+
+    def procedure() -> Any:
+        try:
+            yield Await(Signal())
+        finally:
+            closed.append(1)
+
+    async def main() -> None:
+        caller = drive.arun(procedure())
+        caller.send(None)
+        caller.close()
+        assert closed
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_r17_nothing_is_sent_again_in_a_loop_that_its_code_interrupts(app: semel.App, interrupt: type[BaseException]) -> None:
+    calls: list[int] = []
+
+    @app.effect(intent=(), recovery=semel.Resend(within=timedelta(hours=1)))
+    async def send(submission: semel.Submission) -> None:
+        calls.append(submission.number)
+        await asyncio.sleep(0)
+        if len(calls) == 1:
+            raise interrupt
+
+    async def main() -> None:
+        async with app.work("k", kind="loop"):
+            await send()
+
+    with pytest.raises(interrupt):
+        asyncio.run(main())
+    app.runtime.desk.writer.barrier().wait(10)
+    (effect,) = app.effects.list()
+    assert (effect.state, calls) == ("ambiguous", [1]) and not app.runtime.codes
+
+
+def test_a_loop_that_has_ended_is_forgotten() -> None:
+    happens = Signal()
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    def procedure() -> Any:
+        yield Await(happens)
+
+    async def main() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(drive.arun(procedure()), 0.01)
+
+    asyncio.run(main())
+    happens.set()
+    gc.collect()
+    assert loops[0]() is None
 
 
 class Bell:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from semel.engine import drive
 from semel.engine.clock import Clock
 from semel.engine.ledger import Desk, Ledger
 from semel.engine.queue import Order, enqueue
+from semel.engine.retention import prune
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
@@ -78,6 +80,31 @@ def test_a_row_that_was_acknowledged_and_is_gone_shows_that_the_store_went_back(
         assert store.rows("acme", task) == held, "on what was known here nothing more is decided"
         enqueue(desk, Order("acme", "job", "other", None, "default"))[1].wait(10)
         assert store.missing(witness.seen), "what lands since does not take its place"
+    finally:
+        desk.writer.close()
+        store.close()
+
+
+def test_a_row_that_was_acknowledged_and_then_pruned_is_no_sign_that_the_store_went_back(tmp_path: Path) -> None:
+    """As when code that hung says at last how it ended, and a person has settled and pruned its task meanwhile."""
+    store = SQLite(":memory:")
+    told: list[object] = []
+    desk = Desk(store, Writer(store), Clock(), Standing(store), None, lambda row, epoch: told.append(row))
+    try:
+        task, ticket = enqueue(desk, Order("acme", "job", "k", None, "default"))
+        assert ticket.wait(10)
+        hangs = Ledger.read(desk, "acme", task, "test")
+        assert hangs is not None
+        drive.run(hangs.commit(tasks.Claim("s", 1, desk.clock.wall_ms(), direct=True)))
+        token = hangs.state.token
+        drive.run(hangs.commit(e.Intend("key", "pay", {}, "d", "m", task, 1, token, "s", recovery=("ask",), timeout_ms=1000)))
+        others = Ledger.read(desk, "acme", task, "test")
+        assert others is not None
+        drive.run(others.commit(e.Confirm("key", 1, others.state.effects["key"].open[0].token, "done")))
+        drive.run(others.commit(tasks.Finish(token)))
+        assert prune(desk, None, older_than=timedelta(0), export=tmp_path / "rows.jsonl", by="ann").tasks == 1
+        drive.run(hangs.commit(e.Confirm("key", 1, token, "done")))
+        assert not told and store.rows("acme", task)[0].kind == "pruned"
     finally:
         desk.writer.close()
         store.close()

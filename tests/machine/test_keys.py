@@ -73,6 +73,13 @@ def test_whatever_writes_it_the_canonical_form_is_to_the_byte_that_of_the_refere
         assert k.canonical(value) == wanted
 
 
+def test_what_is_nested_as_deep_as_the_reference_goes_has_a_canonical_form() -> None:
+    value: Any = {"a": 1}
+    for _ in range(600):
+        value = {"a": [value]} if _ % 2 else [value]
+    assert k.canonical(value) == rfc8785.dumps(value)
+
+
 @settings(max_examples=100, deadline=None)
 @given(INTENTS, st.randoms())
 def test_the_canonical_form_does_not_know_the_order_of_arguments(intent: dict[str, Any], chance: Any) -> None:

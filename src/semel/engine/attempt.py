@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from semel.engine import fits, recover
 from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Work
+from semel.engine.drive import give_up_closed
 from semel.engine.ledger import Ledger
 from semel.engine.perform import Doing, describe, flight
 from semel.engine.requests import Await, Call, Raised, Request, Returned
@@ -349,6 +350,7 @@ class Attempt:
     def end(self, reply: Returned | Raised, encode: Callable[[Any], Any]) -> Generator[Request, Any, None]:
         """End the attempt. The machine is asked, never the exception (R11): a swallowed suspension is one all the same."""
         while (busy := self.running()) is not None:
+            give_up_closed()
             yield Await(busy)
         self.code_ended()
         yield from self._end(reply, encode)

@@ -156,7 +156,7 @@ class _Mailbox:
         self._calls: deque[Callable[[], object]] = deque()
         self._rung = False
         self.drivers: set[_Driver[Any]] = set()
-        self._until_shutdown = self._shutting_down()
+        self._until_shutdown: AsyncGenerator[None, None] | None = self._shutting_down()
         with contextlib.suppress(StopIteration):
             self._until_shutdown.asend(None).send(None)  # to its yield: from here on the loop ends it when it shuts down
 
@@ -166,16 +166,17 @@ class _Mailbox:
 
     def ring(self) -> None:
         """From any thread."""
-        if self._rung:
+        loop = self._loop()
+        if self._rung and loop is not None and not loop.is_closed():
             return  # whoever was first has called the loop, and it has not looked yet
         self._rung = True
         try:
-            loop = self._loop()
             if loop is None:
                 raise RuntimeError("the loop is gone")
             loop.call_soon_threadsafe(self._open)
         except RuntimeError:  # it is closed: what is under way there goes on no more
             self._stop()
+            self._calls.clear()
 
     def _open(self) -> None:
         self._rung = False  # first: what comes from now on rings again
@@ -191,9 +192,16 @@ class _Mailbox:
         try:
             yield
         finally:
+            self._until_shutdown = None  # it holds the loop
             stopped = self._stop()
             if stopped:
                 await asyncio.wait(stopped, timeout=CANCEL_GRACE)
+
+    def stop_if_closed(self) -> None:
+        """From any thread."""
+        loop = self._loop()
+        if self.drivers and (loop is None or loop.is_closed()):
+            self._stop()
 
     def _stop(self) -> list[asyncio.Task[Any]]:
         stopped: list[asyncio.Task[Any]] = []
@@ -208,13 +216,25 @@ class _Mailbox:
 
 
 _mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
+_making = threading.Lock()
+os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 def _mailbox(loop: asyncio.AbstractEventLoop) -> _Mailbox:
     mailbox = _mailboxes.get(loop)
     if mailbox is None:
-        mailbox = _mailboxes[loop] = _Mailbox(loop)
+        made = _Mailbox(loop)
+        with _making:
+            mailbox = _mailboxes[loop] = made
     return mailbox
+
+
+def give_up_closed() -> None:
+    """What is under way in loops that were just closed, without `shutdown_asyncgens`: nothing there goes on to tell of it."""
+    with _making:
+        mailboxes = list(_mailboxes.values())
+    for mailbox in mailboxes:
+        mailbox.stop_if_closed()
 
 
 async def wait_for_signal(signal: Signal, seconds: float | None = None) -> Any:
@@ -237,6 +257,7 @@ def _happened(future: asyncio.Future[None]) -> None:
 
 
 _STOPPED = Raised(TimeoutError("cancelled at its timeout"))
+_THROWN_AWAY = Raised(GeneratorExit("thrown away unfinished, as when its event loop is closed"))
 
 
 class _Driver(Generic[T]):
@@ -287,6 +308,7 @@ class _Driver(Generic[T]):
         self._procedure.close()
         if not self.future.done():
             self.future.set_exception(error)
+            self.future.exception()  # seen: else asyncio logs it with its traceback, which may hold what was redacted
         if isinstance(error, KeyboardInterrupt | SystemExit):
             raise error
 
@@ -307,8 +329,12 @@ class _Driver(Generic[T]):
     def _hear(self, signal: Signal) -> None:
         signal.hand(self._box, partial(self._context.run, self._answer, self._turn, signal))
 
-    def _here(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool = False) -> None:
+    def _here(
+        self, task: asyncio.Task[Any] | None, turn: int, call: Call, reply: Returned | Raised, stopped: bool = False
+    ) -> None:
         """From within a coroutine's task, in the caller's context: a copy, since an eager task ends where that is entered."""
+        if asyncio.current_task(self._loop) is not task:  # it is thrown away: what its code makes of that proves nothing
+            reply, stopped = _THROWN_AWAY, True
         self._context.copy().run(self._ended, turn, call, reply, stopped)
 
     def _after(self, seconds: float, call: Callable[..., None], *args: Any) -> None:
@@ -343,7 +369,9 @@ class _Driver(Generic[T]):
 
     def cancel(self) -> asyncio.Task[Any] | None:
         """Whoever gives it up gives up what it called, too; the end of that is told. The task that was cancelled, if any."""
-        if self not in self._box.drivers:
+        try:
+            self._box.drivers.remove(self)  # of several threads one alone gives it up
+        except KeyError:
             return None
         call, task, done = self._call, self._task, self._done
         self._turned()
@@ -381,20 +409,23 @@ class _Driver(Generic[T]):
     async def _coroutine(self, turn: int, call: Call) -> None:
         """In a task of its own. Its end is told from within: a callback would be one more turn of the loop."""
         self._started = True
+        mine = asyncio.current_task()
         try:
             value = await call.fn(*call.args, **call.kwargs)
         except asyncio.CancelledError:
-            self._here(turn, call, _STOPPED, True)
+            self._here(mine, turn, call, _STOPPED, True)
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
-            self._here(turn, call, Raised(error), True)
+            self._here(mine, turn, call, Raised(error), True)
             raise
         except BaseException as error:  # everything is an outcome, and is judged by the procedure
-            self._here(turn, call, Raised(error))
+            self._here(mine, turn, call, Raised(error))
         else:
-            self._here(turn, call, Returned(value))
+            self._here(mine, turn, call, Returned(value))
 
     def _ended(self, turn: int, call: Call, reply: Returned | Raised, stopped: bool) -> None:
         """An answer; or the late end of what nobody waits for any more."""
+        if turn == self._turn and isinstance(reply, Raised) and isinstance(reply.error, KeyboardInterrupt | SystemExit):
+            self.cancel()  # the loop is interrupted by it as well, and nothing more is to begin there
         if self._goes_on(turn, stopped=stopped and not self._expired):
             self._answer(turn, reply)
         elif call.late is not None:
@@ -430,7 +461,7 @@ async def arun(procedure: Generator[Request, Any, T]) -> T:
     driver = _Driver(procedure, shielded=False)
     try:
         return await driver.future
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, GeneratorExit):
         driver.cancel()
         raise
 

@@ -400,6 +400,8 @@ class Ledger:
         """R19: a stream holds what this process saw acknowledged there. Raises `StoreUnavailable`: the store went back."""
         if known is None or any((row.seq, row.hash) == (known.seq, known.hash) for row in reversed(rows)):
             return
+        if rows and rows[0].kind == j.Pruned.kind and rows[0].seq > known.seq:
+            return  # exported, and taken away since (R22)
         self.desk.went_back(known, self.epoch)
         self.gone = f"row {known.seq} of {known.stream}"
         self._must_stand()

@@ -14,6 +14,7 @@ import uuid_utils
 
 from semel.engine.alarm import Alarm
 from semel.engine.clock import Clock
+from semel.engine.drive import give_up_closed
 from semel.engine.ledger import Desk, Ledger, Proposal
 from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
@@ -237,6 +238,7 @@ class Session:
 
     def tend(self) -> None:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
+        give_up_closed()  # or this session would hold their tasks for ever
         with self._tend_lock:
             if self.witness is not None and self.number:
                 number, at = self.number, self.desk.clock.wall_ms()

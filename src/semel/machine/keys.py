@@ -20,9 +20,16 @@ _in_order = encoder(in_order=True)
 def canonical(value: Json) -> bytes:
     """The RFC 8785 form of `value`. Raises `Misuse` for what is not JSON: NaN, integers beyond 2^53 - 1, lone surrogates."""
     try:
-        return _in_order(value).encode() if _ordinary(value) else rfc8785.dumps(value)
+        return _in_order(value).encode() if _is_ordinary(value) else rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError) as error:
         raise Misuse(f"not canonical JSON: {error}; pass large integers and exact decimals as strings") from error
+
+
+def _is_ordinary(value: Any) -> bool:
+    try:
+        return _ordinary(value)
+    except RecursionError:  # the other one goes deeper
+        return False
 
 
 def _ordinary(value: Any) -> bool:
