@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,20 @@ from semel.store.sqlite import SQLite
 from semel.store.witness import Witness
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog
+
+
+def test_no_beat_waits_for_a_long_read(tmp_path: Path) -> None:
+    store = SQLite(str(tmp_path / "agent.db"))
+    answered: list[str] = []
+    asking = threading.Thread(target=lambda: answered.append(store.missing(Witnessed(store.info.epoch, None, ("s", 1)))))
+    try:
+        with store._reader.lock:
+            asking.start()
+            asking.join(5)
+            assert answered == ["beat 1 of session s"]
+    finally:
+        asking.join()
+        store.close()
 
 
 def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

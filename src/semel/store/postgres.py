@@ -196,9 +196,9 @@ class Postgres:
         self.reread()
 
     def missing(self, seen: Witnessed) -> str:
-        """What of this the database does not hold."""
-        with self._reader.answered():
-            return self._missing(self._reader, seen)
+        """What of this the database does not hold. Each beat asks, and waits for no long read."""
+        with self._beats.lock, self._beats.answered():
+            return self._missing(self._beats, seen)
 
     def highest_at(self, until: int | None) -> int:
         """The highest time in the journal, up to then."""
