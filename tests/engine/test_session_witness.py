@@ -63,3 +63,23 @@ def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_pat
         session.stop(leave=False)
         desk.writer.close()
         store.close()
+
+
+def test_a_session_whose_process_knows_that_the_store_went_back_does_not_live_on() -> None:
+    store = SQLite(":memory:")
+    fenced: list[str] = []
+    witness = Witness(store.info, store.missing)
+    desk = Desk(store, Writer(store), Clock(), Standing(store))
+    session = Session(
+        desk, ttl=8.0, watchdog=Watchdog(False), on_fenced=fenced.append, learnt=Learnt(desk.clock), witness=witness
+    )
+    session._run = lambda: None  # type: ignore[method-assign]
+    try:
+        session.start()
+        witness.gone = "row 3 of t1"
+        assert session._beat()
+        assert fenced == ["the store went back: it does not hold row 3 of t1, which it had acknowledged"]
+    finally:
+        session.stop(leave=False)
+        desk.writer.close()
+        store.close()

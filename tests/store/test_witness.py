@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,3 +124,30 @@ def test_a_copy_elsewhere_does_not_speak_for_this_one() -> None:
     assert kept(staging) == 10, "a hint, where there is none of this place"
     one(staging, at=30).save()
     assert (kept(), kept(staging)) == (10, 30)
+
+
+def test_a_connection_that_is_being_made_does_not_wait_for_a_witness_that_waits_for_it() -> None:
+    one(at=10).save()
+    asks, answered, told = threading.Event(), threading.Event(), []
+
+    def missing(seen: Witnessed) -> str:
+        asks.set()
+        answered.wait(10)
+        return ""
+
+    witness = Witness(INFO, missing)
+    witness.trusted = True
+    witness.adopt(Witnessed(INFO.epoch, ROW, None, 20))
+    witness._new = True
+    saving = threading.Thread(target=witness.save)
+    connecting = threading.Thread(target=lambda: told.append(witness.evidence()))
+    saving.start()
+    asks.wait(10)
+    connecting.start()
+    connecting.join(2)
+    try:
+        assert [seen.at for seen in told[0]] == [20, 10]
+    finally:
+        answered.set()
+        saving.join()
+        connecting.join()

@@ -104,7 +104,11 @@ class Witness:
         """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
         if self.arriving:  # it looks into that itself, and may find that a new epoch must begin
             return ()
-        self.save(ask=False)  # whoever comes next must know it, even if this process goes
+        if self._lock.acquire(blocking=False):  # else another thread is at it, and may wait for the very link that asks here
+            try:
+                self.save(ask=False)  # whoever comes next must know it, even if this process goes
+            finally:
+                self._lock.release()
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
         return (self._seen, *kept.all) if kept is not None and kept.place == self._info.place else (self._seen,)
 
