@@ -60,9 +60,9 @@ BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
 
 
 def _in_vain(error: Exception, units: Sequence[Unit]) -> bool:
-    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that a rival holds."""
-    if isinstance(error, LOCKED):
-        return any(isinstance(unit, ClaimUnit) for unit in units)  # it passes over what is held
+    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that cannot be claimed."""
+    if any(isinstance(unit, ClaimUnit) for unit in units):  # it passes over what is held, or breaks a rule
+        return isinstance(error, LOCKED) or not isinstance(error, (*UNAVAILABLE, StoreUnavailable))
     return isinstance(error, errors.InvalidTextRepresentation | errors.UniqueViolation)
 
 
