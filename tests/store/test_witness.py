@@ -151,3 +151,34 @@ def test_a_connection_that_is_being_made_does_not_wait_for_a_witness_that_waits_
         answered.set()
         saving.join()
         connecting.join()
+
+
+def test_however_many_stop_for_what_is_gone_the_proof_stays_on_file() -> None:
+    one(at=100).save()
+    one(at=1).testify()
+    for at in range(101, 112):
+        other = one(at=at)  # the store took it since it went back, and holds it
+        other._missing = lambda seen: "row 3 of t1" if seen.at == 1 else ""
+        if at % 2:
+            other.save(beside=True)
+        else:
+            other.shown("row 3 of t1")
+        other.testify()
+    assert on_file() == [100, 1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_another_process_puts_there_meanwhile_is_not_overwritten_unseen(beside: bool) -> None:
+    one(at=10).save()
+    asked: list[int] = []
+
+    def missing(seen: Witnessed) -> str:
+        if not asked:
+            one(at=5).testify()
+        asked.append(seen.at)
+        return "row 3 of t1" if seen.at == 5 else ""
+
+    mine = one(at=20)
+    mine._missing = missing
+    mine.save(beside=beside)
+    assert (asked, on_file(), mine.gone) == ([10, 10, 5], [10, 5], "row 3 of t1")

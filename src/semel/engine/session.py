@@ -218,6 +218,8 @@ class Session:
         if gone := self.witness.gone or self.desk.store.missing(self.witness.seen):
             return f"{gone}, which it had acknowledged"
         gone = next(filter(None, map(self.desk.store.missing, self.witness.others())), "")
+        if gone:
+            self.witness.shown(gone)
         return gone and f"{gone}, which another process here saw acknowledged"
 
     def fence_self(self, why: str) -> None:
