@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import psycopg
 import pytest
@@ -189,3 +189,18 @@ def test_a_connection_on_which_nothing_is_prepared_any_more_is_given_up(make_sto
     with pytest.raises(StoreUnavailable, match="prepared statement"):
         store.commit([s.then()[0]])
     assert store.commit([s.then(id="again")[0]]) == [Landed()]
+
+
+def test_an_interrupt_is_told_as_such_and_ends_the_connection(database: str) -> None:
+    """Else what was asked before it would be read as the answer to what is asked next."""
+    with psycopg.connect(database, autocommit=True) as raw:
+        pipe = Pipe(raw, {"one": statement("one", b"SELECT 1")}, prepared=True)
+
+        def interrupted(gen: Generator[object, object, object]) -> None:
+            gen.send(None)
+            raise KeyboardInterrupt
+
+        raw.wait = interrupted  # type: ignore[method-assign, assignment]
+        with pytest.raises(KeyboardInterrupt):
+            pipe.run([("one", None)])
+        assert raw.closed
