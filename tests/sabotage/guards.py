@@ -377,6 +377,8 @@ BY_TEST = (
           (HOPEFUL,)),
     Guard("R5 hope: a claim by itself passes over what breaks a rule", "store/postgres.py",
           "return isinstance(error, LOCKED) or not isinstance(error, (*UNAVAILABLE, StoreUnavailable))", "return isinstance(error, LOCKED)", (HOPEFUL,)),
+    Guard("R5 what was lent writes the journal in our encoding", "store/pglink.py", '    "client_encoding": "UTF8",  # as', "    # as",
+          ("tests/postgres/test_postgres_atomic.py",)),
     Guard("R5 an interrupted connection answers nothing more", "store/pgpipe.py", "pgconn.finish()\n            raise", "raise", (HOPEFUL,)),
     Guard("R5 what was never sent leaves no savepoint", "store/pgwrite.py", "if self._link.failed:", "if True:", (HOPEFUL,)),
     Guard("R5 a connection that has lost what was prepared is given up", "store/pglink.py", "isinstance(error, WORN_OUT)", "False", (HOPEFUL,)),

@@ -39,6 +39,7 @@ DEFAULTS = {
 # What every connection holds to, whatever the role or the database is set to. A plan must not depend on statistics that
 # nobody has gathered yet: nested loops over the primary keys only. Warnings must be heard (R7).
 SETTINGS = {
+    "client_encoding": "UTF8",  # as which `pgpipe` sends it; a function that was lent the connection may have left another
     "search_path": "pg_catalog",
     "client_min_messages": "warning",
     "idle_in_transaction_session_timeout": "10s",  # a process that is stopped in mid-transaction must let its locks go
