@@ -296,6 +296,8 @@ BY_TEST = (
           "        except RuntimeError:  # it is closed: what is under way there goes on no more\n            self._stop()", "        except RuntimeError:\n            pass", DRIVE),
     Guard("R11 an attempt whose loop ends has not failed", "engine/drive.py", "(stopped or not self._shielded)) or", "stopped) or", DRIVE),
     Guard("R17 nothing begins after what was stopped with its caller", "engine/drive.py", "(stopped or not self._shielded)) or", "not self._shielded) or", DRIVE),
+    Guard("R6 a loop is woken before what was stale is read again", "store/writer.py",
+          "if isinstance(outcome, Stale):  # who", "if False:  # who", WRITER),
     Guard("a loop is woken once for a batch", "store/writer.py", "                ticket.set(outcome, boxes)\n", "                ticket.set(outcome)\n", DRIVE),
     Guard("what fails in a mailbox takes nobody along", "engine/drive.py", "            if self._calls:  # an interrupt", "            if False:  # an interrupt", DRIVE),
     Guard("a long replay lets others run", "engine/drive.py", "    if driver.future.done():\n", "    if False:\n", DRIVE),
