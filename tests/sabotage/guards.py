@@ -525,6 +525,7 @@ BY_TEST = (
     Guard("R19 a witness gives way only to what the store holds", "store/witness.py", "        return not gone\n", "        return True\n", WITNESS),
     Guard("R19 what one saw who ends is on file", "store/witness.py",
           "if beside and not self._shown and kept.seen.epoch == self._seen.epoch:", "if False:", WITNESS),
+    Guard("R19 who does not beat asks for its own too", "store/witness.py", "and not kept.also and self._beating)", "and not kept.also)", WITNESS),
     Guard("R19 proof on file is not crowded out by those whom it stops", "store/witness.py", "if beside and not self._shown and", "if beside and", WITNESS),
     Guard("R19 what another put on file meanwhile is looked at", "store/witness.py", "if self._text(path) != there:", "if False:", WITNESS),
     Guard("R19 all that is on file is asked for", "engine/arrival.py",

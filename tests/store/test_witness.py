@@ -182,3 +182,12 @@ def test_what_another_process_puts_there_meanwhile_is_not_overwritten_unseen(bes
     mine._missing = missing
     mine.save(beside=beside)
     assert (asked, on_file(), mine.gone) == ([10, 10, 5], [10, 5], "row 3 of t1")
+
+
+def test_who_does_not_beat_asks_for_its_own_too() -> None:
+    """It may have written on a store that was restored beneath it, and nothing else would show that."""
+    mine = one(gone="row 3 of t1", at=10)
+    mine.save()
+    mine._seen, mine._new = Witnessed(7, (*ROW[:2], 2, ROW[3]), None, 20), True
+    mine.save(beside=True)
+    assert (kept(), mine.gone) == (10, "row 3 of t1")

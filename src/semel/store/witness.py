@@ -271,7 +271,8 @@ class Witness:
     def _gives_way(self, kept: Kept, seen: Witnessed, text: str | None, ask: bool) -> bool:
         if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):
             return False
-        if (text == self._written and not kept.also) or kept.seen.epoch < seen.epoch:
+        # Who beats need not ask for its own: it could not have beaten on a store that went back. Who only accepts tasks could.
+        if (text == self._written and not kept.also and self._beating) or kept.seen.epoch < seen.epoch:
             return True
         if not ask:
             return False
