@@ -108,3 +108,25 @@ def test_a_row_that_was_acknowledged_and_then_pruned_is_no_sign_that_the_store_w
     finally:
         desk.writer.close()
         store.close()
+
+
+def test_what_another_process_has_pruned_is_not_lost() -> None:
+    store = SQLite(":memory:")
+    lost: list[object] = []
+    desk = Desk(store, Writer(store), Clock(), Standing(store), None, lambda row, epoch: lost.append(row))
+    try:
+        task, ticket = enqueue(desk, Order("acme", "job", "k", None, "default"))
+        assert ticket.wait(10)
+        ledger = Ledger.read(desk, "acme", task, "test")
+        assert ledger is not None
+        drive.run(ledger.commit(tasks.Cancel("no more", desk.clock.wall_ms())))
+        rows = store.rows("acme", task)
+        other = Ledger.read(desk, "acme", task, "another")
+        assert other is not None
+        drive.run(other.commit(tasks.Prune(len(rows), rows[-1].hash.hex(), "old", True)))
+        assert [row.kind for row in store.rows("acme", task)] == ["pruned"]
+        ledger.refresh()
+        assert ledger.state.delivery == "acknowledged" and lost == []
+    finally:
+        desk.writer.close()
+        store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,20 @@ from semel.store.sqlite import SQLite
 from semel.store.witness import Witness
 from semel.store.writer import Writer
 from semel.watchdog import Watchdog
+
+
+def test_no_beat_waits_for_a_long_read(tmp_path: Path) -> None:
+    store = SQLite(str(tmp_path / "agent.db"))
+    answered: list[str] = []
+    asking = threading.Thread(target=lambda: answered.append(store.missing(Witnessed(store.info.epoch, None, ("s", 1)))))
+    try:
+        with store._reader.lock:
+            asking.start()
+            asking.join(5)
+            assert answered == ["beat 1 of session s"]
+    finally:
+        asking.join()
+        store.close()
 
 
 def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,6 +59,26 @@ def test_who_learns_from_anothers_witness_that_the_store_went_back_stops(tmp_pat
         assert session._beat()
         assert session._deadline == before, "its lease does not go on"
         assert fenced == ["the store went back: it does not hold row 7 of t9, which another process here saw acknowledged"]
+    finally:
+        session.stop(leave=False)
+        desk.writer.close()
+        store.close()
+
+
+def test_a_session_whose_process_knows_that_the_store_went_back_does_not_live_on() -> None:
+    store = SQLite(":memory:")
+    fenced: list[str] = []
+    witness = Witness(store.info, store.missing)
+    desk = Desk(store, Writer(store), Clock(), Standing(store))
+    session = Session(
+        desk, ttl=8.0, watchdog=Watchdog(False), on_fenced=fenced.append, learnt=Learnt(desk.clock), witness=witness
+    )
+    session._run = lambda: None  # type: ignore[method-assign]
+    try:
+        session.start()
+        witness.gone = "row 3 of t1"
+        assert session._beat()
+        assert fenced == ["the store went back: it does not hold row 3 of t1, which it had acknowledged"]
     finally:
         session.stop(leave=False)
         desk.writer.close()

@@ -39,7 +39,10 @@ from semel.model import EffectState
 from semel.observe import Commit, Record
 from semel.observe.otel import Spans
 from semel.store import pgatomic
+from semel.store.contract import Landed
+from semel.store.postgres import Postgres
 from semel.testing import Harness
+from semel.testing.conformance_kit import Stream
 
 TABLE = "DROP TABLE IF EXISTS public.paid; CREATE TABLE public.paid (n bigserial, id text, key text)"
 INSERT = "INSERT INTO paid (id, key) VALUES (%s, %s)"
@@ -681,3 +684,18 @@ def test_observers_are_told_of_what_landed_with_its_own_writes(database: str, pa
     assert seen == ["enqueued", "intended", "confirmed", "finished"] and paid() == ["a"]
     ((span,),) = [[one for one in kept.get_finished_spans() if one.name == "execute_tool pay"]]
     assert span.attributes is not None and span.attributes["semel.effect.state"] == "confirmed"
+
+
+@pytest.mark.parametrize("how", ["SET client_encoding = 'latin1'", "SET LOCAL client_encoding = 'latin1'"])
+def test_whatever_encoding_it_leaves_its_confirm_is_written_as_it_is(make_store: Callable[[], Postgres], how: str) -> None:
+    store = make_store()
+    first, s = Stream("caf\u00e9").then()
+    assert store.commit([first]) == [Landed()]
+    lent = store.lend(5, 5)
+    try:
+        lent.connection(False).execute(how)
+        assert lent.land(s.then(j.Purged("d\u00e9j\u00e0 vu"))[0]) == Landed()
+    finally:
+        lent.end()
+    rows = store.rows(s.tenant, s.name)
+    assert len(rows) == 2 and j.broken(rows) is None

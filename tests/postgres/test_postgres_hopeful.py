@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import psycopg
 import pytest
@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import errors
 
+from semel.errors import StoreUnavailable
 from semel.machine import journal as j
+from semel.machine import tasks
 from semel.store.contract import Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
 from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
@@ -157,3 +159,48 @@ def test_values_go_as_they_are_and_what_no_text_can_hold_is_refused(database: st
             with pytest.raises(error):
                 pipe.run([("all", {**values, "a": wrong})])
         assert pipe.run([("all", values)])[0].tag == "SELECT 1"
+
+
+@pytest.mark.parametrize("wrong", [None, "a\0b"])  # the server refuses it; it cannot even be sent
+@pytest.mark.parametrize("careful", [False, True])
+def test_a_claim_by_itself_passes_over_what_breaks_a_rule(make_store: Make, careful: bool, wrong: str | None) -> None:
+    store = make_store()
+    unit = claiming(session(store), limit=1, queues=["q"], kinds=["job"])
+
+    def decide(tenant: str, rows: list[j.Row]) -> tuple[Change, tasks.Task] | None:
+        decided = unit.decide(tenant, rows)
+        if decided is None or decided[1].key != "poison":
+            return decided
+        part = decided[0].parts[0]
+        bad = dataclasses.replace(part, rows=(dataclasses.replace(part.rows[0], actor=wrong),))  # type: ignore[arg-type]
+        return dataclasses.replace(decided[0], parts=(bad,)), decided[1]
+
+    store.commit([task("poison", queue="q", kind="job", priority=9)[0], task("sound", queue="q", kind="job")[0]])
+    (outcome,), _ = commit(store, [dataclasses.replace(unit, decide=decide)], careful=careful)
+    assert claimed(outcome) == ["sound"]
+
+
+def test_a_connection_on_which_nothing_is_prepared_any_more_is_given_up(make_store: Make) -> None:
+    store = make_store()
+    first, s = Stream("s").then()
+    assert store.commit([first]) == [Landed()]
+    assert store._writer._raw is not None
+    store._writer._raw.execute("DEALLOCATE ALL")
+    with pytest.raises(StoreUnavailable, match="prepared statement"):
+        store.commit([s.then()[0]])
+    assert store.commit([s.then(id="again")[0]]) == [Landed()]
+
+
+def test_an_interrupt_is_told_as_such_and_ends_the_connection(database: str) -> None:
+    """Else what was asked before it would be read as the answer to what is asked next."""
+    with psycopg.connect(database, autocommit=True) as raw:
+        pipe = Pipe(raw, {"one": statement("one", b"SELECT 1")}, prepared=True)
+
+        def interrupted(gen: Generator[object, object, object]) -> None:
+            gen.send(None)
+            raise KeyboardInterrupt
+
+        raw.wait = interrupted  # type: ignore[method-assign, assignment]
+        with pytest.raises(KeyboardInterrupt):
+            pipe.run([("one", None)])
+        assert raw.closed

@@ -105,8 +105,11 @@ class SimWitness(Witness):
     def _text(self, path: Path) -> str | None:
         return self._files.get(path.name)
 
-    def _put(self, path: Path, text: str) -> None:
+    def _put(self, path: Path, text: str, there: str | None) -> bool:
+        if self._text(path) != there:
+            return False
         self._files[path.name] = text
+        return True
 
 
 class SimStore:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,3 +124,70 @@ def test_a_copy_elsewhere_does_not_speak_for_this_one() -> None:
     assert kept(staging) == 10, "a hint, where there is none of this place"
     one(staging, at=30).save()
     assert (kept(), kept(staging)) == (10, 30)
+
+
+def test_a_connection_that_is_being_made_does_not_wait_for_a_witness_that_waits_for_it() -> None:
+    one(at=10).save()
+    asks, answered, told = threading.Event(), threading.Event(), []
+
+    def missing(seen: Witnessed) -> str:
+        asks.set()
+        answered.wait(10)
+        return ""
+
+    witness = Witness(INFO, missing)
+    witness.trusted = True
+    witness.adopt(Witnessed(INFO.epoch, ROW, None, 20))
+    witness._new = True
+    saving = threading.Thread(target=witness.save)
+    connecting = threading.Thread(target=lambda: told.append(witness.evidence()))
+    saving.start()
+    asks.wait(10)
+    connecting.start()
+    connecting.join(2)
+    try:
+        assert [seen.at for seen in told[0]] == [20, 10]
+    finally:
+        answered.set()
+        saving.join()
+        connecting.join()
+
+
+def test_however_many_stop_for_what_is_gone_the_proof_stays_on_file() -> None:
+    one(at=100).save()
+    one(at=1).testify()
+    for at in range(101, 112):
+        other = one(at=at)  # the store took it since it went back, and holds it
+        other._missing = lambda seen: "row 3 of t1" if seen.at == 1 else ""
+        if at % 2:
+            other.save(beside=True)
+        else:
+            other.shown("row 3 of t1")
+        other.testify()
+    assert on_file() == [100, 1]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_what_another_process_puts_there_meanwhile_is_not_overwritten_unseen(beside: bool) -> None:
+    one(at=10).save()
+    asked: list[int] = []
+
+    def missing(seen: Witnessed) -> str:
+        if not asked:
+            one(at=5).testify()
+        asked.append(seen.at)
+        return "row 3 of t1" if seen.at == 5 else ""
+
+    mine = one(at=20)
+    mine._missing = missing
+    mine.save(beside=beside)
+    assert (asked, on_file(), mine.gone) == ([10, 10, 5], [10, 5], "row 3 of t1")
+
+
+def test_who_does_not_beat_asks_for_its_own_too() -> None:
+    """It may have written on a store that was restored beneath it, and nothing else would show that."""
+    mine = one(gone="row 3 of t1", at=10)
+    mine.save()
+    mine._seen, mine._new = Witnessed(7, (*ROW[:2], 2, ROW[3]), None, 20), True
+    mine.save(beside=True)
+    assert (kept(), mine.gone) == (10, "row 3 of t1")

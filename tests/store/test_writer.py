@@ -408,3 +408,23 @@ def test_a_worker_that_cannot_be_woken_leaves_the_commit_answered_and_the_writer
     finally:
         writer.close()
         store.close()
+
+
+def test_a_loop_is_woken_before_anybody_reads_again_what_was_stale(writer: Writer, paper: Paper) -> None:
+    told: list[str] = []
+
+    class Box:
+        def put(self, call: object) -> None:
+            told.append("put")
+
+        def ring(self) -> None:
+            told.append("rung")
+
+    paper.outcomes["stale"] = Stale("s")
+    first = busy(writer, paper)
+    landed, stale = writer.submit(unit("landed")), writer.submit(unit("stale"))
+    landed.hand(Box(), lambda: None)
+    stale.then(lambda: told.append("reads"))
+    paper.gate.set()
+    assert first.wait(FOR_EVER) and stale.wait(FOR_EVER)
+    assert told[:3] == ["put", "rung", "reads"]

@@ -25,7 +25,7 @@ from semel.machine import journal as j
 from semel.machine import projection, tasks
 from semel.machine.records import record
 from semel.model import Code, Refusal
-from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stale, Store
+from semel.store.contract import Change, Fenced, Guard, Head, Landed, Part, Stale, Store, Witnessed
 from semel.store.writer import Ticket, Writer
 
 START = Head(0, j.GENESIS)
@@ -400,8 +400,9 @@ class Ledger:
         """R19: a stream holds what this process saw acknowledged there. Raises `StoreUnavailable`: the store went back."""
         if known is None or any((row.seq, row.hash) == (known.seq, known.hash) for row in reversed(rows)):
             return
-        if rows and rows[0].kind == j.Pruned.kind and rows[0].seq > known.seq:
-            return  # exported, and taken away since (R22)
+        seen = Witnessed(self.epoch, (known.tenant, known.stream, known.seq, known.hash), None)
+        if not self.desk.store.missing(seen):  # another process has pruned it (R22)
+            return
         self.desk.went_back(known, self.epoch)
         self.gone = f"row {known.seq} of {known.stream}"
         self._must_stand()

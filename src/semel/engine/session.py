@@ -217,9 +217,11 @@ class Session:
         """R19: what the store does not hold of what this process saw acknowledged, or another one here has put on file."""
         if self.witness is None:
             return ""
-        if gone := self.desk.store.missing(self.witness.seen):
+        if gone := self.witness.gone or self.desk.store.missing(self.witness.seen):
             return f"{gone}, which it had acknowledged"
         gone = next(filter(None, map(self.desk.store.missing, self.witness.others())), "")
+        if gone:
+            self.witness.shown(gone)
         return gone and f"{gone}, which another process here saw acknowledged"
 
     def fence_self(self, why: str) -> None:

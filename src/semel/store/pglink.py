@@ -39,6 +39,7 @@ DEFAULTS = {
 # What every connection holds to, whatever the role or the database is set to. A plan must not depend on statistics that
 # nobody has gathered yet: nested loops over the primary keys only. Warnings must be heard (R7).
 SETTINGS = {
+    "client_encoding": "UTF8",  # as which `pgpipe` sends it; a function that was lent the connection may have left another
     "search_path": "pg_catalog",
     "client_min_messages": "warning",
     "idle_in_transaction_session_timeout": "10s",  # a process that is stopped in mid-transaction must let its locks go
@@ -117,6 +118,12 @@ UNAVAILABLE = (
     psycopg.ProgrammingError,
 )  # fmt: skip
 LOCKED = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
+# A connection on which nothing would ever be answered any more: to a standby by now; or what was prepared on it is not there, or
+# is of tables that are others now.
+WORN_OUT = (
+    errors.ReadOnlySqlTransaction, errors.AdminShutdown, errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement,
+    errors.FeatureNotSupported,
+)  # fmt: skip
 
 
 class Link:
@@ -156,6 +163,11 @@ class Link:
             and self._raw.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE
         )
 
+    @property
+    def failed(self) -> bool:
+        """Whether the transaction that is open can only be rolled back, all of it or to a savepoint."""
+        return self._raw is not None and self._raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
+
     def pipe(self, *calls: Call) -> list[Answer]:
         """Run statements in one round trip. Raises psycopg's errors; a connection that broke is dropped."""
         with self.lock:
@@ -163,11 +175,7 @@ class Link:
             try:
                 return self._pipe(raw, calls)
             except BaseException as error:
-                if (
-                    raw.closed
-                    or isinstance(error, errors.ReadOnlySqlTransaction | errors.AdminShutdown)
-                    or not isinstance(error, Exception)
-                ):  # a standby by now; or interrupted in the middle, and nobody knows where
+                if raw.closed or isinstance(error, WORN_OUT) or not isinstance(error, Exception):  # interrupted somewhere
                     self.drop()
                 raise
 

@@ -88,9 +88,10 @@ class Pipe:
             made = [self._send(pgconn, *one) for one in sent]
             pgconn.pipeline_sync()
             results = iter(self.raw.wait(_answered(pgconn)))
-        finally:
-            if pgconn.status == ConnStatus.OK:
-                pgconn.exit_pipeline_mode()
+        except BaseException:  # an interrupt, say: nobody knows where it stands
+            pgconn.finish()
+            raise
+        pgconn.exit_pipeline_mode()
         return self._answers([name for name, _, _ in sent], made, results)
 
     def _send(self, pgconn: PGconn, name: str, what: Statement, values: list[bytes | None] | None) -> bool:

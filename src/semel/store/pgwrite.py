@@ -321,7 +321,8 @@ class Transaction:
             elif len(decided) == 1:
                 self._refused.add(decided[0][0])
                 log.exception("semel: task %s cannot be claimed, and is passed over", decided[0][0][1])
-            self._ask(("rollback_to", None))
+            if self._link.failed:  # else it was found out before anything was sent, the savepoint too
+                self._ask(("rollback_to", None))
             self.wrote = wrote
             return None
         return taken

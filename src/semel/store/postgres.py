@@ -60,9 +60,9 @@ BEATS = {**PLAIN_PLANS, "lock_timeout": "1s", "statement_timeout": "2500ms"}
 
 
 def _in_vain(error: Exception, units: Sequence[Unit]) -> bool:
-    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that a rival holds."""
-    if isinstance(error, LOCKED):
-        return any(isinstance(unit, ClaimUnit) for unit in units)  # it passes over what is held
+    """Whether a hopeful transaction met what a careful one may not: what has moved on, or a task that cannot be claimed."""
+    if any(isinstance(unit, ClaimUnit) for unit in units):  # it passes over what is held, or breaks a rule
+        return isinstance(error, LOCKED) or not isinstance(error, (*UNAVAILABLE, StoreUnavailable))
     return isinstance(error, errors.InvalidTextRepresentation | errors.UniqueViolation)
 
 
@@ -196,9 +196,9 @@ class Postgres:
         self.reread()
 
     def missing(self, seen: Witnessed) -> str:
-        """What of this the database does not hold."""
-        with self._reader.answered():
-            return self._missing(self._reader, seen)
+        """What of this the database does not hold. Each beat asks, and waits for no long read."""
+        with self._beats.lock, self._beats.answered():
+            return self._missing(self._beats, seen)
 
     def highest_at(self, until: int | None) -> int:
         """The highest time in the journal, up to then."""

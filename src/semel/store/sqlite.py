@@ -201,8 +201,8 @@ class SQLite:
     def missing(self, seen: Witnessed) -> str:
         """What of this the file does not hold."""
         row, beat = seen.row, seen.beat
-        held = self._reader.one("hash_at", row) if row else None
-        beaten = self._reader.one("beat_of", beat[:1]) if beat else None
+        held = self._beats.one("hash_at", row) if row else None  # each beat asks, and waits for no long read
+        beaten = self._beats.one("beat_of", beat[:1]) if beat else None
         return what_is_missing(seen, held[0] if held else None, beaten[0] if beaten else None)
 
     def highest_at(self, until: int | None) -> int:

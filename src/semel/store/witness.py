@@ -26,6 +26,7 @@ from semel.store.contract import LARGEST_TTL_MS, Change, Landed, StoreInfo, Unit
 
 VARIABLE = "SEMEL_WITNESS"
 MOST_BESIDE = 8  # of those who have ended, on file
+TRIES = 5  # to write the file, of which each means that another process has written it meanwhile
 SAVE_SECONDS = 1.0  # how often the file is written at most, but for beats
 log = logging.getLogger("semel")
 
@@ -90,6 +91,7 @@ class Witness:
         self._complained = False
         self.trusted = False  # what this process sees is a measure: it knows, or has watched, that the store did not go back
         self.gone = ""  # what this process or another one of this machine saw, in this epoch, and the store does not hold
+        self._shown = False  # by the file: what this process saw besides must not crowd out the proof
         self.arriving = False  # it is finding out whether the store went back
         self.arrived = False  # it has found out, and has had a session since
 
@@ -104,7 +106,11 @@ class Witness:
         """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
         if self.arriving:  # it looks into that itself, and may find that a new epoch must begin
             return ()
-        self.save(ask=False)  # whoever comes next must know it, even if this process goes
+        if self._lock.acquire(blocking=False):  # else another thread is at it, and may wait for the very link that asks here
+            try:
+                self.save(ask=False)  # whoever comes next must know it, even if this process goes
+            finally:
+                self._lock.release()
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
         return (self._seen, *kept.all) if kept is not None and kept.place == self._info.place else (self._seen,)
 
@@ -127,7 +133,7 @@ class Witness:
                 row = self._seen.row
                 began = row if row is not None and row[0] == "" else None  # it was this process that began the epoch
                 self._seen, self._new = Witnessed(info.epoch, began, None, self._seen.at if began else 0), True
-                self.gone = ""
+                self.gone, self._shown = "", False
 
     def known(self, info: StoreInfo) -> None:
         """The store says this of itself now."""
@@ -148,6 +154,11 @@ class Witness:
                 self.gone = f"row {row.seq} of {row.stream}"
                 seen = (row.tenant, row.stream, row.seq, row.hash)
                 self._seen, self._new = self._seen._replace(row=seen, at=row.at), True
+
+    def shown(self, gone: str) -> None:
+        """The store does not hold this, which another process has put on file."""
+        with self._lock:
+            self.gone, self._shown = gone, True
 
     def committed(self, units: Sequence[Unit], outcomes: Sequence[object]) -> None:
         """A transaction was acknowledged: its last row is held from now on. The first is put on file at once."""
@@ -231,15 +242,10 @@ class Witness:
                 return
             self._saved_at = time.monotonic()
             try:
-                text = self._text(self.path)
-                kept = self._parsed(self.path, text) if text != self._written else self._own()
-                if kept is None or self._gives_way(kept, self._seen, text, ask):
-                    self._write(self.path, self._seen, self._info, kept)
-                elif beside and kept.seen.epoch == self._seen.epoch:
-                    self._write(self.path, kept.seen, self._info, kept, latest((*kept.also, self._seen)))
-                else:
-                    return
-                self._new = False
+                for _ in range(TRIES):
+                    if (written := self._try(self.path, ask, beside)) is not None:
+                        self._new = not written
+                        break
             except OSError as error:
                 if not self._complained:
                     log.warning(
@@ -249,13 +255,24 @@ class Witness:
                     )  # fmt: skip
                 self._complained = True
 
+    def _try(self, path: Path, ask: bool, beside: bool) -> bool | None:
+        """Whether the file was written; None: another process was faster, and what that one put there was not looked at."""
+        text = self._text(path)
+        kept = self._parsed(path, text) if text != self._written else self._own()
+        if kept is None or self._gives_way(kept, self._seen, text, ask):
+            return self._write(path, self._seen, kept, text)
+        if beside and not self._shown and kept.seen.epoch == self._seen.epoch:
+            return self._write(path, kept.seen, kept, text, latest((*kept.also, self._seen)))
+        return False
+
     def _own(self) -> Kept | None:
         return kept_of(self._written) if self._written else None
 
     def _gives_way(self, kept: Kept, seen: Witnessed, text: str | None, ask: bool) -> bool:
         if (kept.seen.epoch, kept.seen.at) > (seen.epoch, seen.at):
             return False
-        if (text == self._written and not kept.also) or kept.seen.epoch < seen.epoch:
+        # Who beats need not ask for its own: it could not have beaten on a store that went back. Who only accepts tasks could.
+        if (text == self._written and not kept.also and self._beating) or kept.seen.epoch < seen.epoch:
             return True
         if not ask:
             return False
@@ -264,11 +281,14 @@ class Witness:
         except StoreUnavailable:
             return False
         if gone:
-            self.gone = gone
+            self.shown(gone)
             log.error("semel: the store %s went back: it does not hold %s", self._info.place, gone)
         return not gone
 
-    def _write(self, path: Path, seen: Witnessed, info: StoreInfo, kept: Kept | None, also: Sequence[Witnessed] = ()) -> None:
+    def _write(
+        self, path: Path, seen: Witnessed, kept: Kept | None, there: str | None, also: Sequence[Witnessed] = ()
+    ) -> bool | None:
+        info = self._info
         before = kept if kept is not None and kept.seen.epoch == seen.epoch else None
         durability = "asynchronous" if before and before.durability == "asynchronous" else info.durability  # it had one
         text = json.dumps({
@@ -277,11 +297,13 @@ class Witness:
             "largest_ttl_ms": before.largest_ttl_ms if before and not self._fresh else info.largest_ttl_ms,
             "unfenced": info.unfenced or bool(before and before.unfenced),
         })  # fmt: skip
-        self._put(path, text)
+        if not self._put(path, text, there):
+            return None
         self._written = text
+        return True
 
-    def _put(self, path: Path, text: str) -> None:
-        """Durably, and all of it or nothing."""
+    def _put(self, path: Path, text: str, there: str | None) -> bool:
+        """Durably, and all of it or nothing; False: it is not as it was looked at any more."""
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
@@ -289,7 +311,10 @@ class Witness:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
+            if self._text(path) != there:
+                return False
             draft.replace(path)
+            return True
         finally:
             with contextlib.suppress(OSError):
                 draft.unlink(missing_ok=True)

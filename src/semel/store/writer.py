@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from semel.errors import StoreUnavailable
 from semel.store.batch import touched
-from semel.store.contract import Broken, Busy, Change, Landed, Outcome, Store, Unit
+from semel.store.contract import Broken, Busy, Change, Landed, Outcome, Stale, Store, Unit
 
 MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
@@ -229,13 +229,18 @@ class Writer:
         boxes: set[Box] = set()
         try:
             for ticket, outcome in answered:
+                if isinstance(outcome, Stale):  # who hears of it reads the stream again, here: nobody else waits for that
+                    self._ring(boxes)
                 ticket.set(outcome, boxes)
         finally:
-            for box in boxes:
-                try:
-                    box.ring()
-                except Exception:
-                    log.exception("semel: an event loop could not be woken")
+            self._ring(boxes)
+
+    def _ring(self, boxes: set[Box]) -> None:
+        while boxes:
+            try:
+                boxes.pop().ring()
+            except Exception:
+                log.exception("semel: an event loop could not be woken")
 
     def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
         """Of each transaction that was acknowledged, and of nothing that is empty."""
