@@ -368,6 +368,18 @@ WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)
   AND (%(after)s::text = '' OR task < %(after)s::text)
 ORDER BY task DESC LIMIT %(limit)s;
 
+-- name: unfinished
+-- A page of so many tasks, of which what matters is handed over, and the last, to go on after it.
+SELECT * FROM (
+    SELECT t.*, row_number() OVER (ORDER BY t.tenant, t.task) AS n,
+           t.delivery IN ('queued', 'leased', 'blocked')
+           AND (t.attempt > 0 AND t.kind = ANY (%(begun)s::text[]) OR t.kind = ANY (%(every)s::text[])) AS matters
+    FROM semel.task t
+    WHERE (t.tenant, t.task) > (%(owner)s::text, %(after)s::text)
+      AND t.tenant <= coalesce(%(tenant)s::text, (SELECT max(m.tenant) FROM semel.task m))
+    ORDER BY t.tenant, t.task LIMIT %(visits)s::bigint
+) AS page WHERE matters OR n = %(visits)s::bigint ORDER BY n;
+
 -- name: ages
 -- Tasks in order, a page at a time, with the time and the kind of the last row of each.
 SELECT t.tenant, t.task, t.delivery, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
