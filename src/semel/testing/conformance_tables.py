@@ -177,7 +177,9 @@ class Projections:
         assert len(want) == 3 * (3 + 6)
         for visits in (1, 7, 1000):
             for tenant in (None, TENANT, "other", "z", "nobody"):
-                found, pages, after = [], 0, ("", "")
+                found: list[TaskRow] = []
+                pages = 0
+                after: tuple[str, str] | None = ("", "")
                 while after is not None:
                     page, after = store.unfinished(tenant, ["bill"], ["ship"], after, visits)
                     found, pages = found + page, pages + 1
