@@ -158,6 +158,17 @@ class Projections:
         assert store.tasks(None, delivery="leased") == newest[:4]
         assert store.tasks(None, delivery="leased", execution="unknown", kind="ship") == newest[:1]
         assert store.tasks("nobody") == []
+        assert store.tasks("other") == newest[:1] and store.tasks(TENANT, limit=3, after=newest[2].task) == newest[3:6]
+
+    def test_of_one_tenants_tasks_all_are_listed_alike(self, make_store: Make) -> None:
+        store = make_store()
+        assert store.tasks(None) == store.tasks("") == []
+        rows = [TASK._replace(tenant="", task=f"t{n}", key=f"k{n}", kind=("bill", "ship")[n % 2]) for n in range(5)]
+        write(store, *(Tables(task=row) for row in rows))
+        for tenant in (None, ""):
+            assert store.tasks(tenant) == rows[::-1]
+            assert store.tasks(tenant, limit=2, after="t3") == [rows[2], rows[1]]
+            assert store.tasks(tenant, kind="ship", after="t3") == [rows[1]]
 
     def test_unfinished_tasks_are_walked_through_in_order_and_only_what_matters_is_handed_over(self, make_store: Make) -> None:
         store = make_store()

@@ -368,6 +368,19 @@ WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)
   AND (%(after)s::text = '' OR task < %(after)s::text)
 ORDER BY task DESC LIMIT %(limit)s;
 
+-- name: tasks_of
+-- The same of one tenant, as they lie in the index.
+SELECT * FROM semel.task
+WHERE tenant = %(tenant)s::text
+  AND task < coalesce(nullif(%(after)s::text, ''), (SELECT max(m.task) || '.' FROM semel.task m WHERE m.tenant = %(tenant)s::text))
+  AND (%(delivery)s::text = '' OR delivery = %(delivery)s::text) AND (%(execution)s::text = '' OR execution = %(execution)s::text)
+  AND (%(kind)s::text = '' OR kind = %(kind)s::text) AND (%(queue)s::text = '' OR queue = %(queue)s::text)
+ORDER BY tenant DESC, task DESC LIMIT %(limit)s::bigint;
+
+-- name: tenants
+-- The first and the last of those that have tasks.
+SELECT (SELECT min(tenant) FROM semel.task), (SELECT max(tenant) FROM semel.task);
+
 -- name: unfinished
 -- A page of so many tasks, of which what matters is handed over, and the last, to go on after it.
 SELECT * FROM (

@@ -157,6 +157,17 @@ WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR
   AND (?5 = '' OR queue = ?5) AND (?6 = '' OR task < ?6)
 ORDER BY task DESC LIMIT ?7;
 
+-- name: tasks_of
+-- The same of one tenant, as they lie.
+SELECT * FROM task
+WHERE tenant = ?1 AND task < coalesce(nullif(?6, ''), (SELECT max(task) || '.' FROM task WHERE tenant = ?1))
+  AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4) AND (?5 = '' OR queue = ?5)
+ORDER BY task DESC LIMIT ?7;
+
+-- name: tenants
+-- The first and the last of those that have tasks.
+SELECT (SELECT min(tenant) FROM task), (SELECT max(tenant) FROM task);
+
 -- name: nth_task
 -- Where a page of so many tasks ends.
 SELECT tenant, task FROM task
