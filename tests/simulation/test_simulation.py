@@ -20,6 +20,7 @@ RUN = Path(__file__).parent / "run.py"
 SABOTAGE = bool(os.environ.get("SEMEL_SABOTAGE"))
 SEEDS = 1000 if SABOTAGE else 300  # a guard that was removed is missed within the first thousand
 SHARDS, OF_A_SHARD = 8, 12_500
+EARLY = (420, 430)  # among these a person looks too early, which they do in one seed of some hundred
 REACHED = (
     "answered from the provider's memory", "approvals", "beats: reply lost", "cancels", "clock jumps",
     "commits: reply lost", "create-only refusals", "declined", "delivered twice", "denials", "failures", "freezes",
@@ -56,7 +57,9 @@ def expect(found: Played) -> None:
 @pytest.mark.timeout(0 if SABOTAGE else 300)  # of sabotage only a violation is to tell
 def test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed(measured: Callable[[str], None]) -> None:
     began = time.perf_counter()
-    found = play(0, SEEDS)
+    found, early = play(0, SEEDS), play(*EARLY)
+    found.wrong.extend(early.wrong)
+    found.counters.update(early.counters)
     measured(told(found, time.perf_counter() - began))
     expect(found)
 
