@@ -392,6 +392,7 @@ class Worker:
         self._running.discard(running)
         self._ending.discard(running)
         self._by_itself = self._by_itself and bool(self._running)
+        running.attempt.code_ended = _nothing  # it leads to `running`: a cycle would keep all of it until the next collection
         ledger = running.attempt.ledger
         self._session.held.discard((ledger.tenant, ledger.state.id))
         self._poke()
@@ -485,3 +486,7 @@ def _quietly(call: Callable[[], object]) -> None:
     """For loops that may be closed already."""
     with contextlib.suppress(RuntimeError):
         call()
+
+
+def _nothing() -> None:
+    """What is left to do."""

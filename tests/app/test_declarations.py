@@ -17,6 +17,7 @@ import pytest
 
 import semel
 from semel.cli import verify
+from semel.engine import startcheck
 from semel.machine import declarations as d
 from semel.machine import journal as j
 from semel.store.contract import SessionRow
@@ -425,18 +426,43 @@ def test_what_has_not_changed_costs_one_read_and_writes_nothing(make: Make) -> N
     app = make()
     app.be_worker()
     store, asked = app.runtime.desk.store, []
-    real = store.tasks
-    store.tasks = lambda *args, **more: asked.append(args) or real(*args, **more)  # type: ignore[method-assign, func-returns-value]
+    real = store.unfinished
+    store.unfinished = lambda *args: asked.append(args) or real(*args)  # type: ignore[method-assign, func-returns-value]
     app.run_worker(queues=["nobody's"], until_idle=True)
     assert asked == [] and [row.kind for row in store.rows("", d.STREAM)] == ["declared"]
+
+
+def test_all_that_has_begun_is_asked_whatever_lies_between_and_nothing_that_has_not(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, app = begun(make), make()
+    for n in range(7):
+        app.bill.enqueue(f"waits {n}")  # type: ignore[attr-defined]
+    begun(make, "b")
+    monkeypatch.setattr(startcheck, "VISITS", 3)
+    new, handed = make(effect={"name": "charge_card"}), []
+    new.be_worker()
+    store = new.runtime.desk.store
+    real = store.unfinished
+
+    def counted(*args: Any) -> Any:
+        page = real(*args)
+        handed.append([row.key for row in page[0]])
+        return page
+
+    store.unfinished = counted  # type: ignore[method-assign]
+    with pytest.raises(semel.Misuse, match=rf": 2 unfinished tasks, as bill a \[{first.id[-8:]}\]"):
+        start(new)
+    assert handed == [["a"], [], ["b"]] + [[]] * (len(handed) - 3)
+    monkeypatch.setattr(startcheck, "LOOKED", 1)
+    with pytest.raises(semel.Misuse, match="at least 1 unfinished task, as bill a"):
+        start(new)
 
 
 # --- a person answers for it -----------------------------------------------------------------------------------------
 
 
 def test_what_a_person_accepts_goes_on_and_is_on_record(make: Make, calls: list[str]) -> None:
-    from semel.engine import startcheck
-
     ref = begun(make)
     new = make(effect={"name": "charge_card"})
     with pytest.raises(semel.Misuse):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import signal
@@ -51,6 +52,38 @@ def test_only_the_queues_that_are_named(fresh: Office) -> None:
     enqueue(fresh, "clerk.bill.enqueue('inv_1'); clerk.spoil.enqueue('inv_2')")
     fresh.semel("worker", "clerk:app", "--until-idle", "--queues", "billing, slow")
     assert fresh.task("inv_1")["execution"] == "succeeded" and fresh.task("inv_2")["execution"] == "not_started"
+
+
+COLLECTS = """
+import gc, semel
+app = semel.App()
+@app.task(intent=("n",))
+def say(n: int) -> None:
+    open("said", "w").write(str(gc.get_threshold()))
+"""
+
+
+def test_a_worker_process_looks_for_cycles_less_often(fresh: Office) -> None:
+    (fresh.folder / "collects.py").write_text(COLLECTS, encoding="utf-8")
+    fresh.python("import collects; collects.say.enqueue(1); collects.app.close()")
+    fresh.semel("worker", "collects:app", "--until-idle")
+    assert (fresh.folder / "said").read_text(encoding="utf-8") == str((5000, *gc.get_threshold()[1:]))
+
+
+@pytest.mark.parametrize(("said", "becomes"), [(700, 5000), (2000, 5000), (100, 100), (50_000, 50_000), (0, 0)])
+def test_unless_somebody_has_said_how_often(said: int, becomes: int) -> None:
+    before = gc.get_threshold()
+    try:
+        gc.set_threshold(said)
+        work.collect_less_often()
+        assert gc.get_threshold()[0] == becomes
+        gc.set_threshold(700)
+        gc.disable()
+        work.collect_less_often()
+        assert gc.get_threshold()[0] == 700
+    finally:
+        gc.enable()
+        gc.set_threshold(*before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -341,6 +341,7 @@ def snapshot(store: Store) -> dict[str, Any]:
         "of acme": store.unknown("acme", limit=3), "counts": [store.counts(name) for name in (None, *TENANTS)],
         "blocked": store.tasks("acme", delivery="blocked", limit=50),
         "slow": store.tasks(None, queue="slow", kind="mail", limit=7),
+        "unfinished": [store.unfinished(name, KINDS[:1], KINDS[1:2], ("", ""), 9) for name in (None, *TENANTS)],
         "sizes": store.sizes(), "sessions": store.sessions(), "held": {id: store.held(id) for id in sessions},
         "orphans": store.orphans(None, 1000), "due": store.next_due(QUEUES, KINDS),
         "highest": [store.highest_at(until) for until in (None, NOW + 100_000, NOW + 10**9)],

@@ -115,6 +115,24 @@ READS: dict[str, Any] = {
     "hash_at": {"tenant": "t", "stream": "s1", "seq": 12, "hash": b"x"},
     "ages": {"tenant": None, "owner": "t", "after": "s5", "limit": 5},
     "key_ages": {"tenant": None, "owner": "t", "after": "e5", "limit": 5},
+    "tasks_of": {
+        "tenant": "t",
+        "after": "s5",
+        "delivery": "queued",
+        "execution": "",
+        "kind": "",
+        "queue": "",
+        "limit": 10,
+    },
+    "tenants": None,
+    "unfinished": {
+        "tenant": None,
+        "owner": "t",
+        "after": "s5",
+        "visits": 10,
+        "begun": text_array("k"),
+        "every": text_array([]),
+    },
     "held": ("few",),
     "lock_to_fence": {"id": "x1"},
     "session": ("x1",),
@@ -181,7 +199,8 @@ def generic_plan(
     raw.execute("DEALLOCATE ALL")
     raw.execute(b"PREPARE p AS " + query.query)
     given = psycopg.sql.SQL(", ").join(psycopg.sql.Literal(value) for value in values)
-    sql = psycopg.sql.SQL("EXPLAIN ({} FORMAT JSON) EXECUTE p ({})").format(psycopg.sql.SQL(explain), given)  # type: ignore[arg-type]
+    given = psycopg.sql.SQL("({})").format(given) if values else psycopg.sql.SQL("")
+    sql = psycopg.sql.SQL("EXPLAIN ({} FORMAT JSON) EXECUTE p {}").format(psycopg.sql.SQL(explain), given)  # type: ignore[arg-type]
     with raw.transaction(force_rollback=True):
         row = raw.execute(sql, prepare=False).fetchone()
     assert row is not None

@@ -148,12 +148,13 @@ class Happenings:
         for row in store.unknown(None):
             task = store.task(row.tenant, row.task)
             waits = task is not None and task.delivery == Delivery.BLOCKED
-            if not waits and draw.random() > 0.4:
+            early = self.world.outside.under_way[row.key] > 0  # what was sent may act yet
+            if not (waits or early) and draw.random() > 0.2:
                 continue
             effect = store.effect(row.tenant, row.key)
             if effect is None:
                 continue
-            sim.block(draw.uniform(0.0, 2.0))
+            sim.block(draw.uniform(0.0, 0.3 if early else 2.0))
             self.count["people: looked too early"] += self.world.outside.under_way[row.key] > 0
             act = self.world.outside.books(row.key)
             verdict: semel.Verdict = semel.Confirmed(act.result) if act else semel.NotFound()

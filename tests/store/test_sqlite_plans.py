@@ -22,6 +22,7 @@ HOT = (
     "candidates", "kinds", "queues", "held", "orphans", "session", "beat", "fence", "living", "put_task",
     "put_effect", "delete_ready", "delete_inflight", "delete_unknown", "insert_journal", "streams",
     "next_line", "in_turn",
+    "tasks_of", "tenants", "nth_task", "last_task", "unfinished",
 )  # fmt: skip
 
 FILL = """
@@ -137,6 +138,10 @@ def asked(store: SQLite) -> dict[str, int]:
         "held": steps(store, lambda: store.held(guard.session)),
         "effect": steps(store, lambda: store.effect(TENANT, "e50")),
         "task": steps(store, lambda: store.task(TENANT, "ghost-50")),
+        "tasks": steps(store, lambda: store.tasks(None, limit=20)),
+        "tasks after": steps(store, lambda: store.tasks(TENANT, delivery="queued", after="ghost-70", limit=20)),
+        "unfinished": steps(store, lambda: store.unfinished(None, [KIND], [], ("", ""), 20)),
+        "unfinished of a tenant": steps(store, lambda: store.unfinished(TENANT, [KIND], [], (TENANT, "ghost-30"), 20)),
         "beat": steps(store, lambda: store.beat(guard.session, ["n0"], "n1", 1)),
         "sessions": steps(store, store.sessions),
     }

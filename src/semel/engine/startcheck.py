@@ -20,11 +20,10 @@ from semel.machine import declarations as d
 from semel.machine import journal as j
 from semel.machine import tasks
 from semel.machine.projection import Tables, TaskRow
-from semel.model import Delivery
 from semel.store.contract import Change, Head, Landed, Part, Stale
 
-UNFINISHED = (Delivery.QUEUED, Delivery.LEASED, Delivery.BLOCKED)
-PAGE, LOOKED = 500, 10_000  # unfinished tasks that are read, at most
+VISITS = 10_000  # tasks that are gone past at a time
+LOOKED = 30_000  # unfinished tasks of a kind that are looked at, at most
 TRIES = 100
 log = logging.getLogger("semel")
 
@@ -156,30 +155,35 @@ def _unfit(desk: Desk, code: Code, own: d.Declarations, past: d.Past, tenant: st
     found = Unfit()
     changed = d.changed_kinds(past.last, own) if past.last is not None else {}
     narrowed = d.narrowed_kinds(past.last, own) if past.last is not None else set()
-    for kind, why in {**changed, **d.renamed_kinds(past, own)}.items():
-        for row in _unfinished(desk, tenant, kind, found):
-            found.add(why, row)
+    gone = {**changed, **d.renamed_kinds(past, own)}
+    for row in _unfinished(desk, tenant, set(own.kinds), {*gone, *narrowed}, found):
+        if row.kind in gone:
+            found.add(gone[row.kind], row)
             found.other_keys = True
-    for name in sorted(own.kinds):
-        work = code.works.get(name)
-        assert work is not None
-        for row in _unfinished(desk, tenant, name, found):
-            looked = row.attempt > 0 or name in narrowed  # else nothing but its arguments is on record
-            if looked and (why := _why(desk, code, work, row)):
+        if row.kind in own.kinds and (row.attempt > 0 or row.kind in narrowed):  # else only its arguments are on record
+            work = code.works.get(row.kind)
+            assert work is not None
+            if why := _why(desk, code, work, row):
                 found.add(why, row)
     return found
 
 
-def _unfinished(desk: Desk, tenant: str | None, kind: str, found: Unfit) -> Iterator[TaskRow]:
-    """The unfinished tasks of a kind, newest first; so many at most."""
-    for delivery in UNFINISHED:
-        after, looked = "", 0
-        while page := desk.store.tasks(tenant, delivery=delivery, kind=kind, after=after, limit=PAGE):
-            yield from page
-            after, looked = page[-1].task, looked + len(page)
-            if looked >= LOOKED:
-                found.all = False
-                break
+def _unfinished(desk: Desk, tenant: str | None, begun: set[str], every: set[str], found: Unfit) -> Iterator[TaskRow]:
+    """The unfinished tasks of these kinds, those in `begun` if they have begun; of each kind so many at most.
+
+    One walk through the table of tasks, in its own order: what has not begun is passed over where it lies.
+    """
+    looked: Counter[str] = Counter()
+    after: tuple[str, str] | None = ("", "")
+    while after is not None and (begun or every):
+        rows, after = desk.store.unfinished(tenant, sorted(begun), sorted(every), after, VISITS)
+        for row in rows:
+            looked[row.kind] += 1
+            if looked[row.kind] <= LOOKED:
+                yield row
+                continue
+            found.all = False
+            begun, every = begun - {row.kind}, every - {row.kind}
 
 
 def _why(desk: Desk, code: Code, work: Work, row: TaskRow) -> str:

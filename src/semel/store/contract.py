@@ -346,6 +346,15 @@ class Store(Protocol):
         """By id, newest first; `after`: the last id of the page before."""
         ...
 
+    def unfinished(
+        self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
+    ) -> tuple[list[TaskRow], tuple[str, str] | None]:
+        """Unfinished tasks in the order of (tenant, id): those of a kind in `begun` that have begun, all of a kind in `every`.
+
+        Goes past `visits` tasks behind `after`, whatever they are; and after which to go on (None: there are no more).
+        """
+        ...
+
     def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
         """Tasks, or tenant-scoped keys, in the order of (tenant, id), a page at a time."""
         ...

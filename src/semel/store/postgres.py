@@ -394,7 +394,20 @@ class Postgres:
     ) -> list[TaskRow]:
         """Tasks, newest first."""
         wanted = {"delivery": delivery, "execution": execution, "kind": kind, "queue": queue, "after": after, "limit": limit}
-        return [TaskRow(*row) for row in self._all("tasks", {"tenant": tenant, **wanted})]
+        if tenant is None:  # all are of one, mostly: then they lie in order
+            first, last = self._one("tenants")
+            tenant = first if first == last else None
+        return [TaskRow(*row) for row in self._all("tasks" if tenant is None else "tasks_of", {"tenant": tenant, **wanted})]
+
+    def unfinished(
+        self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
+    ) -> tuple[list[TaskRow], tuple[str, str] | None]:
+        """Unfinished tasks that have begun, or are of certain kinds, in order."""
+        owner, id = max(after, (tenant or "", ""))
+        page = {"tenant": tenant, "owner": owner, "after": id, "visits": visits}
+        found = self._all("unfinished", {**page, "begun": text_array(begun), "every": text_array(every)})
+        more = bool(found) and found[-1][-2] == visits
+        return [TaskRow(*row[:-2]) for row in found if row[-1]], (found[-1][0], found[-1][1]) if more else None
 
     def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
         """Tasks or tenant-scoped keys, in order."""

@@ -313,7 +313,21 @@ class SQLite:
         limit: int = 100,
     ) -> list[TaskRow]:
         """Tasks, newest first."""
-        return [TaskRow(*row) for row in self._reader.all("tasks", (tenant, delivery, execution, kind, queue, after, limit))]
+        if tenant is None:  # all are of one, mostly: then they lie in order
+            first, last = self._reader.one("tenants")
+            tenant = first if first == last else None
+        name = "tasks" if tenant is None else "tasks_of"
+        return [TaskRow(*row) for row in self._reader.all(name, (tenant, delivery, execution, kind, queue, after, limit))]
+
+    def unfinished(
+        self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
+    ) -> tuple[list[TaskRow], tuple[str, str] | None]:
+        """Unfinished tasks that have begun, or are of certain kinds, in order."""
+        start = max(after, (tenant or "", ""))
+        more = self._reader.one("nth_task", (tenant, *start, visits - 1))
+        end = more or self._reader.one("last_task", (tenant, *start)) or start
+        found = self._reader.all("unfinished", (*start, *end, json.dumps(list(begun)), json.dumps(list(every))))
+        return [TaskRow(*row) for row in found], more
 
     def ages(self, tenant: str | None, after: tuple[str, str], limit: int, *, keys: bool = False) -> list[Age]:
         """Tasks or tenant-scoped keys, in order."""

@@ -158,6 +158,47 @@ class Projections:
         assert store.tasks(None, delivery="leased") == newest[:4]
         assert store.tasks(None, delivery="leased", execution="unknown", kind="ship") == newest[:1]
         assert store.tasks("nobody") == []
+        assert store.tasks("other") == newest[:1] and store.tasks(TENANT, limit=3, after=newest[2].task) == newest[3:6]
+
+    def test_of_one_tenants_tasks_all_are_listed_alike(self, make_store: Make) -> None:
+        store = make_store()
+        assert store.tasks(None) == store.tasks("") == []
+        rows = [TASK._replace(tenant="", task=f"t{n}", key=f"k{n}", kind=("bill", "ship")[n % 2]) for n in range(5)]
+        write(store, *(Tables(task=row) for row in rows))
+        for tenant in (None, ""):
+            assert store.tasks(tenant) == rows[::-1]
+            assert store.tasks(tenant, limit=2, after="t3") == [rows[2], rows[1]]
+            assert store.tasks(tenant, kind="ship", after="t3") == [rows[1]]
+
+    def test_unfinished_tasks_are_walked_through_in_order_and_only_what_matters_is_handed_over(self, make_store: Make) -> None:
+        store = make_store()
+        states = ("queued", "leased", "blocked", "acknowledged", "dead_lettered")
+        rows = [
+            TASK._replace(
+                tenant=tenant, task=f"t{n:02}", key=f"k{n}", kind=kind, attempt=n % 2, delivery=states[n // 2 % 5],
+            )
+            for tenant in (TENANT, "other", "z")
+            for n, kind in enumerate(["bill"] * 10 + ["ship"] * 10 + ["mail"] * 10)
+        ]  # fmt: skip
+        write(store, *(Tables(task=row) for row in rows))
+        want = [
+            row for row in rows
+            if row.delivery in states[:3] and (row.kind == "ship" or (row.kind == "bill" and row.attempt > 0))
+        ]  # fmt: skip
+        assert len(want) == 3 * (3 + 6)
+        for visits in (1, 7, 1000):
+            for tenant in (None, TENANT, "other", "z", "nobody"):
+                found: list[TaskRow] = []
+                pages = 0
+                after: tuple[str, str] | None = ("", "")
+                while after is not None:
+                    page, after = store.unfinished(tenant, ["bill"], ["ship"], after, visits)
+                    found, pages = found + page, pages + 1
+                    assert len(page) <= visits
+                whose = [row for row in rows if tenant in (None, row.tenant)]
+                assert found == [row for row in want if tenant in (None, row.tenant)]
+                assert pages == len(whose) // visits + 1
+        assert store.unfinished(None, [], [], ("", ""), 90) == ([], ("z", "t29"))
 
     def test_effects_are_listed_by_key_by_pages_and_by_state(self, make_store: Make) -> None:
         store = make_store()

@@ -400,6 +400,31 @@ WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text)
   AND (%(after)s::text = '' OR task < %(after)s::text)
 ORDER BY task DESC LIMIT %(limit)s;
 
+-- name: tasks_of
+-- The same of one tenant, as they lie in the index.
+SELECT * FROM semel.task
+WHERE tenant = %(tenant)s::text
+  AND task < coalesce(nullif(%(after)s::text, ''), (SELECT max(m.task) || '.' FROM semel.task m WHERE m.tenant = %(tenant)s::text))
+  AND (%(delivery)s::text = '' OR delivery = %(delivery)s::text) AND (%(execution)s::text = '' OR execution = %(execution)s::text)
+  AND (%(kind)s::text = '' OR kind = %(kind)s::text) AND (%(queue)s::text = '' OR queue = %(queue)s::text)
+ORDER BY tenant DESC, task DESC LIMIT %(limit)s::bigint;
+
+-- name: tenants
+-- The first and the last of those that have tasks.
+SELECT (SELECT min(tenant) FROM semel.task), (SELECT max(tenant) FROM semel.task);
+
+-- name: unfinished
+-- A page of so many tasks, of which what matters is handed over, and the last, to go on after it.
+SELECT * FROM (
+    SELECT t.*, row_number() OVER (ORDER BY t.tenant, t.task) AS n,
+           t.delivery IN ('queued', 'leased', 'blocked')
+           AND (t.attempt > 0 AND t.kind = ANY (%(begun)s::text[]) OR t.kind = ANY (%(every)s::text[])) AS matters
+    FROM semel.task t
+    WHERE (t.tenant, t.task) > (%(owner)s::text, %(after)s::text)
+      AND t.tenant <= coalesce(%(tenant)s::text, (SELECT max(m.tenant) FROM semel.task m))
+    ORDER BY t.tenant, t.task LIMIT %(visits)s::bigint
+) AS page WHERE matters OR n = %(visits)s::bigint ORDER BY n;
+
 -- name: ages
 -- Tasks in order, a page at a time, with the time and the kind of the last row of each.
 SELECT t.tenant, t.task, t.delivery, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')

@@ -168,6 +168,32 @@ WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR
   AND (?5 = '' OR queue = ?5) AND (?6 = '' OR task < ?6)
 ORDER BY task DESC LIMIT ?7;
 
+-- name: tasks_of
+-- The same of one tenant, as they lie.
+SELECT * FROM task
+WHERE tenant = ?1 AND task < coalesce(nullif(?6, ''), (SELECT max(task) || '.' FROM task WHERE tenant = ?1))
+  AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4) AND (?5 = '' OR queue = ?5)
+ORDER BY task DESC LIMIT ?7;
+
+-- name: tenants
+-- The first and the last of those that have tasks.
+SELECT (SELECT min(tenant) FROM task), (SELECT max(tenant) FROM task);
+
+-- name: nth_task
+-- Where a page of so many tasks ends.
+SELECT tenant, task FROM task
+WHERE (tenant, task) > (?2, ?3) AND tenant <= coalesce(?1, (SELECT max(tenant) FROM task)) ORDER BY tenant, task LIMIT 1 OFFSET ?4;
+
+-- name: last_task
+SELECT tenant, task FROM task
+WHERE (tenant, task) > (?2, ?3) AND tenant <= coalesce(?1, (SELECT max(tenant) FROM task)) ORDER BY tenant DESC, task DESC LIMIT 1;
+
+-- name: unfinished
+SELECT * FROM task
+WHERE (tenant, task) > (?1, ?2) AND (tenant, task) <= (?3, ?4) AND delivery IN ('queued', 'leased', 'blocked')
+  AND (attempt > 0 AND kind IN (SELECT value FROM json_each(?5)) OR kind IN (SELECT value FROM json_each(?6)))
+ORDER BY tenant, task;
+
 -- name: ages
 -- Tasks in order, a page at a time, with the time and the kind of the last row of each.
 SELECT t.tenant, t.task, t.delivery, coalesce(j.at, 9223372036854775807), coalesce(j.kind, '')
