@@ -190,7 +190,7 @@ class Worker:
                 claimed = await self._claim_due(for_all=for_all)
                 if claimed or self._running:
                     self._busy_at = now
-                if claimed or self._poked:
+                if claimed or self._poked:  # or something of ours ended while the store was asked
                     continue
                 if self._until_idle and self._idle():
                     return
@@ -239,7 +239,7 @@ class Worker:
         return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
 
     def _idle(self) -> bool:
-        if self._running or self._alone or self._poked:  # poked: something of ours ended while the store was asked
+        if self._running or self._alone:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 

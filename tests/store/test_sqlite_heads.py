@@ -122,3 +122,16 @@ def test_no_more_streams_are_remembered_than_so_many(pair: Pair, monkeypatch: py
     for _ in range(20):
         assert pair[0].commit([Stream(change_id()).then()[0] for _ in range(3)]) == [Landed()] * 3
         assert len(pair[0]._writing.facts.heads) <= 8
+
+
+def test_what_was_refused_at_its_commit_is_not_remembered(pair: Pair) -> None:
+    store = pair[0]
+    change, after = Stream(change_id()).then()
+    assert store.commit([change]) == [Landed()]
+    again, _ = after.then()
+    store._writer.raw.set_commit_hook(lambda: True)  # the disk, say
+    try:
+        assert isinstance(store.commit([again])[0], Broken)
+    finally:
+        store._writer.raw.set_commit_hook(None)
+    assert store.commit([again]) == [Landed()]

@@ -130,6 +130,7 @@ def resend(attempt: Attempt, effect: Effect, known: e.Effect, move: r.Again) -> 
     observed = yield from identity.before_asking(attempt, effect, known, values)
     cap_ms = move.cap_ms and move.cap_ms - int((attempt.clock.boot() - began) * 1000) - 1  # R13: looking took its time
     if cap_ms is not None and cap_ms <= 0:
+        yield attempt.clock.pause(0.002)  # the provider's memory ends within this very millisecond; then the next rung's turn is
         return
     command = e.Intend(
         known.key, known.name, known.args, known.digest, known.material, attempt.ledger.state.id, attempt.number, attempt.token,
