@@ -77,9 +77,8 @@ class Attempt:
         self.doing: dict[str, Doing] = {}
         self.looked_at: frozenset[str] | None = None  # in direct mode: the effects that were declared when it was asked
         self.exit: Exit | None = None
-        self.code_ended: Callable[[], object] = lambda: (
-            None
-        )  # told when nothing of it runs any more, and only the store is waited for
+        # told when nothing of it runs any more, and only the store is waited for
+        self.code_ended: Callable[[], object] = lambda: None
         self.stopping = False
         self._flights: dict[str, Signal] = {}
         self._steps: dict[str, int] = {}
