@@ -108,7 +108,7 @@ class Witness:
             return ()
         if self._lock.acquire(blocking=False):  # else another thread is at it, and may wait for the very link that asks here
             try:
-                self.save(ask=False)  # whoever comes next must know it, even if this process goes
+                self.save(ask=False, beside=True)  # whoever comes next must know it, even if this process goes
             finally:
                 self._lock.release()
         kept = self.load() if self.trusted else None  # one that is not sure yet must come in, to look into it
