@@ -191,3 +191,13 @@ def test_who_does_not_beat_asks_for_its_own_too() -> None:
     mine._seen, mine._new = Witnessed(7, (*ROW[:2], 2, ROW[3]), None, 20), True
     mine.save(beside=True)
     assert (kept(), mine.gone) == (10, "row 3 of t1")
+
+
+def test_what_a_process_saw_is_on_file_before_a_new_connection_asks_the_store() -> None:
+    """It may be this connection that lands on a store that went back, and the next process that could begin the new epoch."""
+    witness = one(at=10)
+    witness.save()
+    witness._seen, witness._new = Witnessed(INFO.epoch, ("default", "t2", 1, bytes(32)), None, 20), True  # within the second
+    assert on_file() == [10]
+    witness.evidence()
+    assert on_file() == [10, 20], "and the earlier stays: the store was not asked"

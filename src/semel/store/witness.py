@@ -261,7 +261,8 @@ class Witness:
         kept = self._parsed(path, text) if text != self._written else self._own()
         if kept is None or self._gives_way(kept, self._seen, text, ask):
             return self._write(path, self._seen, kept, text)
-        if beside and not self._shown and kept.seen.epoch == self._seen.epoch:
+        something = self._seen.row is not None or self._seen.beat is not None
+        if beside and something and not self._shown and kept.seen.epoch == self._seen.epoch:
             return self._write(path, kept.seen, kept, text, latest((*kept.also, self._seen)))
         return False
 
