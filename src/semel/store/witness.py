@@ -102,6 +102,9 @@ class Witness:
         """The last that this process saw acknowledged."""
         return self._seen
 
+    def _something(self) -> bool:
+        return self._seen.row is not None or self._seen.beat is not None
+
     def evidence(self) -> tuple[Witnessed, ...]:
         """What the store must hold: what this process saw, and what others of this machine, who work there too, put on file."""
         if self.arriving:  # it looks into that itself, and may find that a new epoch must begin
@@ -226,7 +229,7 @@ class Witness:
         Whoever comes next, or writes there, asks the store for all of it.
         """
         with self._lock:
-            self._new = self._new or self._seen.row is not None or self._seen.beat is not None
+            self._new = self._new or self._something()
         self.save(ask=False, beside=True)
 
     def save(self, *, ask: bool = True, beside: bool = False) -> None:
@@ -261,8 +264,7 @@ class Witness:
         kept = self._parsed(path, text) if text != self._written else self._own()
         if kept is None or self._gives_way(kept, self._seen, text, ask):
             return self._write(path, self._seen, kept, text)
-        something = self._seen.row is not None or self._seen.beat is not None
-        if beside and something and not self._shown and kept.seen.epoch == self._seen.epoch:
+        if beside and self._something() and not self._shown and kept.seen.epoch == self._seen.epoch:
             return self._write(path, kept.seen, kept, text, latest((*kept.also, self._seen)))
         return False
 
