@@ -110,9 +110,7 @@ def profile(results: Results) -> str:
         if found:
             threads = ", ".join(f"{thread} {ms:.3f}" for thread, ms in found["threads"].items() if ms >= 0.001)
             files = ", ".join(f"{file} {100 * share:.0f} %" for file, share in found["files"].items() if share >= 0.015)
-            text += (
-                f"- {name}, ms of CPU an effect, by thread: {threads}. Where its threads are when they do not wait: {files}.\n"
-            )
+            text += f"- {name}, ms of CPU an effect, by thread: {threads}. Where it goes: {files}.\n"
     return text
 
 
