@@ -92,6 +92,7 @@ WRITES: dict[str, Any] = {
     "delete_unknown": {"tenant": text_array("t"), "key": text_array(["e1"])},
     "look": {"queues": text_array("q"), "kinds": text_array(["k1"])},
     "candidates": {**BEHIND, "at": 10, "limit": 5},
+    "few": {"queues": text_array("q"), "kinds": text_array(["k1"]), "tenant": None, "at": 10, "limit": 5},
     "longest_waiting": {**BEHIND, "at": 10, "limit": 5},
     "lines": {"queues": text_array("qq"), "kinds": text_array(["k0", "k1"]), "tenant": "t", "rank": 1, "most": 10},
     "in_turn": {

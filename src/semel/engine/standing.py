@@ -68,6 +68,11 @@ class Paused:
         """For a claim: what is paused, read when it is first asked, and again when it is asked later than that."""
         return Since(self, seconds)
 
+    def at(self, version: int) -> Pauses | None:
+        """What is paused if the stream stands there; None: it must be read."""
+        known = self._state
+        return known if known.version == version else None
+
     def now(self) -> Pauses:
         """What is paused now."""
         with self._lock:
@@ -82,6 +87,11 @@ class Since:
     def __init__(self, paused: Paused, seconds: float) -> None:
         self._paused, self._seconds = paused, seconds
         self._state, self._at = Pauses(), float("-inf")
+
+    def stood(self, version: int, at: float) -> None:
+        """The store has told where the stream stood, unasked, once the tasks had been found. If that is news, it is read."""
+        if (known := self._paused.at(version)) is not None:
+            self._state, self._at = known, at
 
     def of(self, queue: str, *kinds: str) -> Pause | None:
         """Why a task of that queue and kind is not to be claimed."""

@@ -72,7 +72,8 @@ class ClaimUnit:
     A task for which it gives None, or raises, is passed over: the next one is looked at in its place, and the next claims
     may begin behind it for a while. Units may be given again (R7), so it may be asked twice. task: claim this one (tenant,
     id), due or not, instead of looking in the queues. tenant: only tasks of this one; those of others in the same queues are
-    walked past.
+    walked past. beside: a stream of which a store that is asked over a network may tell, in the answer that brings tasks,
+    where it stood once they had been found: told(seq, at), and at is when (time.monotonic) that was asked.
     """
 
     guard: Guard
@@ -83,6 +84,8 @@ class ClaimUnit:
     kinds: tuple[str, ...] = ()
     task: tuple[str, str] | None = None
     tenant: str | None = None
+    beside: tuple[str, str] | None = None
+    told: Callable[[int, float], None] = lambda seq, at: None
 
 
 Unit = Change | ClaimUnit

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from semel.machine.journal import Row
+from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
@@ -83,7 +83,10 @@ class Transaction:
         if not self.wrote and (batch.told or self._doubt):
             self._unsent.append(("emit", None))
             self.wrote = True
-        self._link.must_be_committed(self._ask(("commit", None))[-1])
+        if self.wrote or changes or not all(outcome == Claims(()) for outcome in outcomes.values()):
+            self._link.must_be_committed(self._ask(("commit", None))[-1])
+        else:  # nobody rests on it: what it has locked would be logged with a commit, and that synced
+            self._ask(("rollback", None))
         for walk in self._walks:
             self._floors.passed.learn(walk)
         return [outcomes[at] for at in range(len(units))]
@@ -209,7 +212,13 @@ class Transaction:
 
     def _candidates(self, unit: ClaimUnit, limit: int, turns: int, starts: Starts) -> Found:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
-        groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
+        pairs = [(queue, kind) for queue in unit.queues for kind in unit.kinds]
+        if not turns and not starts and self._floors.light(pairs):
+            wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
+            few = self._answers(unit, [("few", {**wanted, "at": unit.at, "limit": limit + 1, "tenant": unit.tenant})])["few"]
+            if len(few) <= limit:
+                return Found(few)
+        groups = self._floors.groups(pairs, self._look)
         places = [(g, max(Place(g.floor), starts.get(g[:3], BEFORE_ALL))) for g in groups if g.floor <= unit.at]
         count = share_of_oldest(limit)
         if not places:
@@ -240,9 +249,15 @@ class Transaction:
 
     def _answers(self, unit: ClaimUnit, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
         began = time.monotonic()
-        rows = {name: answer.rows for (name, _), answer in zip(calls, self._ask(*calls), strict=True)}
+        beside: list[Call] = [("head", unit.beside)] if unit.beside else []  # last: it stood there when all had been found
+        rows = {name: answer.rows for (name, _), answer in zip([*calls, *beside], self._ask(*calls, *beside), strict=True)}
+        for head in (rows.pop("head") or [(0, GENESIS)]) if beside else ():
+            unit.told(head[0], began)
         found, turns = rows.pop("lines", ()), self._floors.passed.turns
-        answers = {"candidates": self._with_rows(rows.pop("candidates"))}
+        answers: dict[str, list[ReadyRow]] = {}
+        for name in {"few", "candidates"} & rows.keys():
+            answers[name] = self._with_rows(rows.pop(name))
+        self._floors.found(len(self._rows), time.monotonic() - began if "few" in answers else None)
         answers |= {name: [ReadyRow(*row) for row in given] for name, given in rows.items()}
         turns.gave(self._chosen, answers.get("in_turn", ()))
         if look := self._chosen.look:

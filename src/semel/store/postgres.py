@@ -457,9 +457,18 @@ class Postgres:
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
-        groups = self._floors.groups([(queue, kind) for queue in queues for kind in kinds], self._look)
+        pairs = [(queue, kind) for queue in queues for kind in kinds]
+        fresh: list[Group] = []
+
+        def look(due: Sequence[Pair]) -> list[Group]:
+            fresh[:] = found = self._look(due)
+            return found
+
+        groups = self._floors.groups(pairs, look)
         if not groups:
             return None
+        if tenant is None and {group[:2] for group in groups} == {group[:2] for group in fresh}:
+            return min(group.floor for group in fresh)  # a full look at all of them, just now, has told already
         columns = list(zip(*groups, strict=True))
         found = self._all("dues", {
             "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),

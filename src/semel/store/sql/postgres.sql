@@ -249,6 +249,39 @@ FROM found f CROSS JOIN LATERAL (
     SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
 ) AS j;
 
+-- name: few
+-- As `look` and `candidates` in one: for claims that find little, so that what was just queued is had in one trip.
+WITH found AS MATERIALIZED (
+    WITH RECURSIVE jump (queue, kind, rank) AS (
+        SELECT p.queue, p.kind, (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = p.queue AND r.kind = p.kind)
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[]) AS p (queue, kind)
+        UNION ALL
+        SELECT j.queue, j.kind,
+               (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = j.queue AND r.kind = j.kind AND r.rank > j.rank)
+        FROM jump j WHERE j.rank IS NOT NULL
+    ), place AS MATERIALIZED (
+        SELECT j.queue, j.kind, j.rank FROM jump j WHERE j.rank IS NOT NULL
+    )
+    SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
+    FROM (SELECT DISTINCT p.rank FROM place p ORDER BY p.rank) AS x
+    CROSS JOIN LATERAL (
+        SELECT w.*
+        FROM place k
+        CROSS JOIN LATERAL (
+            SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        ) AS w
+        WHERE k.rank = x.rank ORDER BY w.due, w.queue, w.kind, w.tenant, w.task LIMIT %(limit)s::bigint
+    ) AS r
+    LIMIT %(limit)s::bigint
+)
+SELECT f.queue, f.kind, f.rank, f.due, f.tenant, f.task, j.seq, j.kind, j.actor, j.token, j.at, j.body, j.id, j.hash
+FROM found f CROSS JOIN LATERAL (
+    SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
+) AS j;
+
 -- name: longest_waiting
 -- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.
 WITH found AS MATERIALIZED (
