@@ -9,8 +9,9 @@ import time
 
 from semel.errors import StoreUnavailable
 from semel.machine import epochs, pauses
+from semel.machine.journal import GENESIS
 from semel.machine.pauses import Pause, Pauses
-from semel.store.contract import Store
+from semel.store.contract import Head, Store
 
 AGAIN_SECONDS = 30.0
 WINDOW_SECONDS = 1.0  # the same, while the window is open
@@ -23,6 +24,7 @@ class Standing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._state: epochs.Epoch | None = None
+        self._head: Head | None = None  # where its stream stood then
         self._read_at = 0.0
         self._reading = threading.Lock()
 
@@ -33,9 +35,18 @@ class Standing:
 
     def read(self) -> epochs.Epoch:
         """As it is now."""
-        found = epochs.fold(self._store.rows(epochs.TENANT, epochs.STREAM))
+        rows = self._store.rows(epochs.TENANT, epochs.STREAM)
+        found = epochs.fold(rows)
+        self._head = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS)
         self._state, self._read_at = found, time.monotonic()
         return found
+
+    def stands(self, head: Head) -> None:
+        """The stream stands there now: read it, unless it stood there when it was read (each hash covers all before it)."""
+        if self._head == head:
+            self._read_at = time.monotonic()
+        else:
+            self.read()
 
     def keep_up(self) -> epochs.Epoch:
         """As last read; read again soon, on another thread, if that was long ago."""

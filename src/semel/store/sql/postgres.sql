@@ -63,7 +63,7 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: hashes
--- As `hash_at`, of many rows.
+-- As `witnessed`, of many rows.
 SELECT k.tenant, k.stream, k.seq, j.hash
 FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[]) AS k (tenant, stream, seq, hash)
 CROSS JOIN LATERAL (
@@ -412,6 +412,49 @@ FROM gone g CROSS JOIN LATERAL (
 ) AS i
 ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint;
 
+-- name: around
+-- `meta`, `server`, `head` of the store's own stream, `living`, `held`, whether there are `orphans`, `unknown`.
+WITH RECURSIVE jump (session) AS (
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session >= '' ORDER BY i.session LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session > j.session ORDER BY i.session LIMIT 1)
+    FROM jump j WHERE j.session IS NOT NULL
+)
+SELECT (SELECT json_object_agg(m.name, m.value)::text FROM semel.meta m),
+       current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('synchronous_commit'),
+       current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+       current_setting('transaction_read_only'), pg_is_in_recovery(), (SELECT count(*)::int FROM pg_stat_replication),
+       own.seq, own.hash,
+       (SELECT coalesce(json_agg(json_build_array(
+                   s.id, s.beat, s.nonce, s.ttl_ms, s.epoch, s.host, s.boot_id, s.pid_ns, s.time_ns, s.pid, s.start_time,
+                   s.fenced, s.started
+               ) ORDER BY s.id), '[]')::text
+        FROM semel.living l
+        CROSS JOIN LATERAL (SELECT * FROM semel.session s WHERE s.id = l.id AND s.fenced = '' ORDER BY s.id LIMIT 1) AS s),
+       (SELECT coalesce(json_agg(json_build_array(i.session, i.tenant, i.task) ORDER BY i.tenant, i.task), '[]')::text
+        FROM semel.inflight i WHERE i.session = %(own)s::text),
+       EXISTS (
+           SELECT 1 FROM jump j
+           LEFT JOIN LATERAL (
+               SELECT s.id, s.fenced FROM semel.session s WHERE s.id = j.session ORDER BY s.id LIMIT 1
+           ) AS s ON true
+           CROSS JOIN LATERAL (
+               SELECT 1 FROM semel.inflight i
+               WHERE i.session = j.session AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
+               ORDER BY i.session, i.tenant, i.task LIMIT 1
+           ) AS i
+           WHERE j.session IS NOT NULL AND (s.id IS NULL OR s.fenced <> '')
+       ),
+       (SELECT coalesce(json_agg(json_build_array(u.tenant, u.key, u.task, u.name, u.since) ORDER BY u.since, u.key), '[]')::text
+        FROM (
+            SELECT * FROM semel.unknown u WHERE (%(tenant)s::text IS NULL OR u.tenant = %(tenant)s::text)
+            ORDER BY u.since, u.key LIMIT %(most)s::bigint
+        ) AS u)
+FROM (SELECT 1) AS one LEFT JOIN LATERAL (
+    SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = %(epochs)s::text AND j.stream = %(standing)s::text
+    ORDER BY j.seq DESC LIMIT 1
+) AS own ON true;
+
 -- name: head
 SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
 
@@ -566,19 +609,23 @@ SELECT name, value FROM semel.meta;
 -- name: set_epoch
 UPDATE semel.meta SET value = %s WHERE name = 'epoch';
 
--- name: hash_at
--- What was pruned is held: its stream begins with a tombstone, which names the hash of the last row that went.
-SELECT hash FROM semel.journal WHERE tenant = %(tenant)s::text AND stream = %(stream)s::text AND seq = %(seq)s::bigint
-UNION ALL
-SELECT %(hash)s::bytea FROM (
-    SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text
-    ORDER BY j.tenant, j.stream, j.seq LIMIT 1
-) AS f
-WHERE f.kind = 'pruned' AND f.seq > %(seq)s::bigint
-  AND (f.seq > %(seq)s::bigint + 1 OR f.body::jsonb ->> 'hash' = encode(%(hash)s::bytea, 'hex')) LIMIT 1;
-
--- name: beat_of
-SELECT beat FROM semel.session WHERE id = %s;
+-- name: witnessed
+-- The hash of a row, and the number of a session's beat; none: NULL. What was pruned is held: its stream begins with a
+-- tombstone, which names the hash of the last row that went.
+SELECT (
+    SELECT h.hash FROM (
+        SELECT j.hash FROM semel.journal j
+        WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text AND j.seq = %(seq)s::bigint
+        UNION ALL
+        SELECT %(hash)s::bytea FROM (
+            SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text
+            ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+        ) AS f
+        WHERE f.kind = 'pruned' AND f.seq > %(seq)s::bigint
+          AND (f.seq > %(seq)s::bigint + 1 OR f.body::jsonb ->> 'hash' = encode(%(hash)s::bytea, 'hex'))
+        LIMIT 1
+    ) AS h
+), (SELECT s.beat FROM semel.session s WHERE s.id = %(session)s::text);
 
 -- name: highest_at
 SELECT coalesce(max(at), 0) FROM semel.journal
