@@ -38,9 +38,14 @@ IDLE_POLL_SECONDS = 0.05  # the same, when there has been nothing to do for a wh
 BUSY_SECONDS = 2.0
 AWAY_SECONDS = 1.0  # how long to wait when the store did not answer
 HEARD_POLL_SECONDS = 0.25  # the same, where others tell when they have queued something
-LOOK_SECONDS = 1.0  # how often to look all the same
-IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0  # the same, when there has been nothing to do for so long
-ALL_SECONDS = 30.0  # how often an idle one asks also for what nobody waits for: what is paused, what it does not know
+# How often to look all the same, and when there has been nothing to do for so long. Owed to what nobody tells: a task that came
+# with its caller's own transaction, a hint that went down with its giver, a listener that has died without a word (which the
+# keepalives of its connection end within 11 s). What falls due later is known from the last look, and waits for none.
+LOOK_SECONDS = 1.0
+IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0
+# How often an idle one asks also for what nobody waits for: what is paused (a claim asks for that by itself, and whoever lifts a
+# pause writes, which moves `changed`), what it does not know. Dead neighbours, and a store that went back, are a beat's to see.
+ALL_SECONDS = 30.0
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
 GIVE_BACK_SECONDS = 10.0  # and then for the store: what it does not take back now is taken back by others

@@ -378,6 +378,36 @@ class TestFloors:
             assert self.look() == [Group("q", "k", 0, 500)]
         assert looks == [10]
 
+    def test_one_that_is_slow_by_chance_keeps_none_from_being_made(self) -> None:
+        now, looks, cost = [0.0], [0], [0.001]
+
+        def look(pairs: Any) -> list[Group]:
+            looks[0] += 1
+            now[0] += cost[0]
+            return [Group("q", "k", 0, 500)]
+
+        floors = Floors(lambda: now[0])
+        for n in range(100):
+            cost[0] = 0.05 if n % 10 == 5 else 0.001
+            floors.groups([("q", "k")], look)
+        assert looks == [100]
+
+    def test_what_has_run_empty_keeps_its_ranks(self) -> None:
+        """So that what comes is seen even if the look that found nothing took long, and the next one is not made at once."""
+        now, cost, there = [0.0], [0.001], [Group("q", "k", 0, 500)]
+
+        def look(pairs: Any) -> list[Group]:
+            now[0] += cost[0]
+            return there
+
+        floors = Floors(lambda: now[0])
+        assert floors.groups([("q", "k")], look) == there
+        there = []
+        floors.groups([("q", "k")], look)
+        cost[0] = 0.5
+        assert floors.groups([("q", "k")], look) == [Group("q", "k", 0, 500)]
+        assert (floors.groups([("q", "k")], look), floors.full_looks) == ([Group("q", "k", 0, 500)], 3)
+
     def test_dear_ones_take_a_tenth_of_the_time(self) -> None:
         _, now, looks = self.floors(0.1)
         for _ in range(1000):

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from semel.machine.projection import ReadyRow
 from semel.store.passed import Passed
 
-CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64
+CHEAP_SECONDS, CHEAP_GROUPS = 0.1, 64
 NOISE_SECONDS, LOOKS = 0.003, 3  # one look may have had to wait for something else; three in a row that took so long did not
 FEW = 16  # who finds so many at most finds them and looks in one question
 SHARE = 10  # a full look of one second is followed by so many seconds without
@@ -74,10 +74,10 @@ class Floors:
             known = all(pair in self._full_after for pair in pairs)
             return known and self._light and self._cheap and self._clock() >= self._light_after
 
-    def found(self, rows: int, looked: float | None) -> None:
-        """What a claim found. looked: how long that took, if it looked as well."""
+    def found(self, little: bool, looked: float | None) -> None:
+        """Whether a claim found little, and all there was. looked: how long that took, if it looked as well."""
         with self._lock:
-            self._light = rows <= FEW
+            self._light = little
             if looked is not None:
                 self._weigh(looked, 0)
 
@@ -94,9 +94,11 @@ class Floors:
             pause = 0.0 if cheap else min(LONGEST_SECONDS, max(seconds * SHARE, min(POLL_SECONDS, seconds * SELDOM)))
             self.full_looks += 1
             self._weigh(seconds, len(found))
+            waiting = {group[:2] for group in found}
             for pair in pairs:
-                # a rank that has run empty keeps its floor: what others put in there is seen without a full look
-                self._floors[pair] = dict(self._floors.get(pair, {})) if pause else {}
+                # a rank that has run empty keeps its floor: what others put in there is seen without a full look; and so do
+                # the last ranks of what has run empty, since the next look may be dear by chance
+                self._floors[pair] = dict(self._floors.get(pair, {})) if pause or pair not in waiting else {}
                 self._full_after[pair] = self._clock() + pause
             for group in found:
                 self._floors[group.queue, group.kind][group.rank] = group.floor

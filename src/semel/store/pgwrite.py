@@ -20,7 +20,7 @@ from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, 
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
 from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
-from semel.store.pgclaims import Floors, Group, Pair
+from semel.store.pgclaims import FEW, Floors, Group, Pair
 from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
 from semel.store.pgpipe import Answer
@@ -215,7 +215,8 @@ class Transaction:
         pairs = [(queue, kind) for queue in unit.queues for kind in unit.kinds]
         if not turns and not starts and self._floors.light(pairs):
             wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
-            few = self._answers(unit, [("few", {**wanted, "at": unit.at, "limit": limit + 1, "tenant": unit.tenant})])["few"]
+            more = {"at": unit.at, "limit": limit + 1, "tenant": unit.tenant}
+            few = self._answers(unit, limit, [("few", {**wanted, **more})])["few"]
             if len(few) <= limit:
                 return Found(few)
         groups = self._floors.groups(pairs, self._look)
@@ -227,7 +228,7 @@ class Transaction:
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
         calls += self._in_turn(unit, turns)
-        answers = self._answers(unit, calls)
+        answers = self._answers(unit, limit, calls)
         found = answers["candidates"]
         if len(found) <= limit:
             return Found(found)
@@ -247,7 +248,7 @@ class Transaction:
             calls.append(("lines", {**wanted, "tenant": look.after.tenant, "rank": look.after.rank, "most": LOOK_AHEAD}))
         return calls
 
-    def _answers(self, unit: ClaimUnit, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
+    def _answers(self, unit: ClaimUnit, limit: int, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
         began = time.monotonic()
         beside: list[Call] = [("head", unit.beside)] if unit.beside else []  # last: it stood there when all had been found
         rows = {name: answer.rows for (name, _), answer in zip([*calls, *beside], self._ask(*calls, *beside), strict=True)}
@@ -257,7 +258,8 @@ class Transaction:
         answers: dict[str, list[ReadyRow]] = {}
         for name in {"few", "candidates"} & rows.keys():
             answers[name] = self._with_rows(rows.pop(name))
-        self._floors.found(len(self._rows), time.monotonic() - began if "few" in answers else None)
+        little = len(self._rows) <= min(limit, FEW)
+        self._floors.found(little, time.monotonic() - began if "few" in answers else None)
         answers |= {name: [ReadyRow(*row) for row in given] for name, given in rows.items()}
         turns.gave(self._chosen, answers.get("in_turn", ()))
         if look := self._chosen.look:

@@ -477,17 +477,17 @@ class Postgres:
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
         pairs = [(queue, kind) for queue in queues for kind in kinds]
-        fresh: list[Group] = []
+        fresh: list[Group] | None = None
 
         def look(due: Sequence[Pair]) -> list[Group]:
-            fresh[:] = found = self._look(due)
+            nonlocal fresh
+            found = self._look(due)
+            fresh = found if set(due) == set(pairs) else None
             return found
 
         groups = self._floors.groups(pairs, look)
-        if not groups:
-            return None
-        if tenant is None and {group[:2] for group in groups} == {group[:2] for group in fresh}:
-            return min(group.floor for group in fresh)  # a full look at all of them, just now, has told already
+        if not groups or (fresh is not None and (tenant is None or not fresh)):  # a full look, just now, has told already
+            return min((group.floor for group in fresh or ()), default=None)
         columns = list(zip(*groups, strict=True))
         found = self._all("dues", {
             "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),
