@@ -38,9 +38,14 @@ IDLE_POLL_SECONDS = 0.05  # the same, when there has been nothing to do for a wh
 BUSY_SECONDS = 2.0
 AWAY_SECONDS = 1.0  # how long to wait when the store did not answer
 HEARD_POLL_SECONDS = 0.25  # the same, where others tell when they have queued something
-LOOK_SECONDS = 1.0  # how often to look all the same
-IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0  # the same, when there has been nothing to do for so long
-ALL_SECONDS = 30.0  # how often an idle one asks also for what nobody waits for: what is paused, what it does not know
+# How often to look all the same, and when there has been nothing to do for so long. Owed to what nobody tells: a task that came
+# with its caller's own transaction, a hint that went down with its giver, a listener that has died without a word (which the
+# keepalives of its connection end within 11 s). What falls due later is known from the last look, and waits for none.
+LOOK_SECONDS = 1.0
+IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0
+# How often an idle one asks also for what nobody waits for: what is paused (a claim asks for that by itself, and whoever lifts a
+# pause writes, which moves `changed`), what it does not know. Dead neighbours, and a store that went back, are a beat's to see.
+ALL_SECONDS = 30.0
 MOST_AT_ONCE = 100  # claimed in one transaction
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
 GIVE_BACK_SECONDS = 10.0  # and then for the store: what it does not take back now is taken back by others
@@ -119,7 +124,8 @@ class Worker:
         try:
             runtime = self._app.runtime
             runtime.on_fenced = lambda why: _quietly(lambda: loop.call_soon_threadsafe(self._fenced, why))
-            runtime.desk.writer.queued = lambda: _quietly(lambda: self._poked or loop.call_soon_threadsafe(self._poke))
+            poke = self._hear if runtime.desk.remote else self._poke
+            runtime.desk.writer.queued = lambda: _quietly(lambda: self._poked or loop.call_soon_threadsafe(poke))
             if not self._checked:  # before it holds anything
                 startcheck.check(runtime.desk, self._app.code, runtime.desk.tenant)
                 self._checked = True
@@ -176,18 +182,21 @@ class Worker:
 
     async def _work(self) -> None:
         store = self._runtime.desk.store
-        seen, looked, asked_all = -1, 0.0, 0.0
+        seen, looked, asked_all, again = -1, 0.0, 0.0, False
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
+            heard, claimed = await self._claim_at_once()
+            again, self._poked = again and not claimed, heard or self._poked
             idle = now - self._busy_at >= IDLE_AFTER_SECONDS
             changed = await self._asked(store.changed)
-            if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked:
+            if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked or again:
                 for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS) or self._until_idle
                 asked_all = now if for_all else asked_all
                 self._poked = False
                 seen, looked = changed, now
-                claimed = await self._claim_due(for_all=for_all)
+                claimed += await self._claim_due(for_all=for_all)
+                again = heard and not claimed  # it may stand where this look did not go: after a poll, once more
                 if claimed or self._running:
                     self._busy_at = now
                 if claimed or self._poked:  # or something of ours ended while the store was asked
@@ -212,11 +221,10 @@ class Worker:
         alarm = loop.call_later(pause, self._rouse)
         if not (self._poked or self._heard):
             await self._sleeper
-        self._heard = False
         alarm.cancel()
 
     def _hear(self) -> None:
-        """Another process has queued something: ask whether that is so."""
+        """Something was queued, says whoever did it: ask whether that is so."""
         self._heard = True
         self._rouse()
 
@@ -262,6 +270,20 @@ class Worker:
             await self._ask_for_all()
         return claimed
 
+    async def _claim_at_once(self) -> tuple[bool, int]:
+        """What somebody says that he has queued is claimed without asking what is due; that is asked afterwards. Whether anybody
+        did, and how many were claimed.
+
+        Over a network, that is: there the question would cost as much as a claim that finds nothing.
+        """
+        heard, self._heard = self._heard, False
+        if heard and self._runtime.desk.remote and self._paused is not None and self._free() > 0:
+            queues, kinds = self._paused.queues(self.queues), self._paused.kinds(self._names)
+            if queues and kinds and (claimed := await self._claim(queues, kinds, self._free(), hint=True)):
+                self._busy_at = asyncio.get_running_loop().time()
+                return heard, claimed
+        return heard, 0
+
     async def _ask_for_all(self) -> None:
         """What people have paused, and what waits that this worker does not know. A claim asks for the pauses by itself."""
         runtime = self._runtime
@@ -272,7 +294,8 @@ class Worker:
         self._tell_of_pauses(paused)
         self._tell_of_foreign(foreign)
 
-    async def _claim(self, queues: Sequence[str], kinds: Sequence[str], free: int) -> int:
+    async def _claim(self, queues: Sequence[str], kinds: Sequence[str], free: int, *, hint: bool = False) -> int:
+        """hint: that there is anything is hearsay, so that it says nothing of what is due if there is not."""
         ticket, registered = claim(
             self._runtime.desk,
             self._session,
@@ -292,7 +315,8 @@ class Worker:
             log.warning("semel: nothing could be claimed: %s", outcome)
             await self._rest(AWAY_SECONDS)
             return 0
-        self._rest_if_in_vain(bool(outcome.tasks) or outcome.more)
+        if outcome.tasks or not hint:
+            self._rest_if_in_vain(bool(outcome.tasks) or outcome.more)
         self._alone.extend(taken for taken in outcome.tasks if taken.task.alone)
         await self._start([taken for taken in outcome.tasks if not taken.task.alone])
         await self._start_alone()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from semel.engine import own
 from semel.engine.clock import Clock
 from semel.engine.drive import run
 from semel.engine.ledger import Desk, Ledger
@@ -21,8 +22,8 @@ from semel.engine.session import NEIGHBOUR_SECONDS, PAGE, Learnt, Session, land
 from semel.engine.standing import Standing
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
+from semel.machine import epochs, tasks
 from semel.machine import journal as j
-from semel.machine import tasks
 from semel.model import Limits, Refusal, Retry
 from semel.store.contract import Claims, SessionRow
 from semel.store.sqlite import SQLite
@@ -345,6 +346,27 @@ def test_r17_tasks_that_cannot_be_read_starve_none_behind_them(lab: Lab, bad: in
     lab.store.fence(dead.id, None, "dead")
     session.sweep()
     assert [lab.read(task).delivery for task in good] == ["queued"] * 5
+
+
+def test_what_the_dead_held_is_taken_back_at_the_beat_at_which_they_are_fenced(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    dead, session = lab.session(), lab.session()
+    task = lab.task()
+    lab.claimed(dead, task)
+    session.tend()
+    assert lab.read(task).delivery == "leased"
+    monkeypatch.setattr(session, "knows_dead", lambda row: row.id == dead.id)
+    session.tend()
+    assert lab.read(task).delivery == "queued"
+
+
+def test_r20_a_beat_reads_the_epoch_again_if_its_stream_has_moved(lab: Lab) -> None:
+    session = lab.session()
+    session.tend()
+    before = lab.desk.standing.epoch
+    begin = epochs.Begin(lab.store.info.epoch, lab.store.info.epoch, 10**6, "incarnation", 1, "why", 0)
+    assert not isinstance(own.land(lab.desk, epochs.STREAM, epochs.fold, lambda state: epochs.decide(state, begin), "t"), Refusal)
+    session.tend()
+    assert lab.desk.standing.epoch != before and lab.desk.standing.epoch.doubtful
 
 
 def test_r4_settle_counts_from_when_this_process_learnt_that_every_sender_is_quiet(lab: Lab) -> None:

@@ -56,6 +56,7 @@ EPOCHS = ("tests/machine/test_cells_epochs.py",)
 DOUBT = ("tests/restore/test_restore_doubt.py",)
 MIDDLE = ("tests/restore/test_restore_middle.py",)
 PAUSES = ("tests/app/test_pauses.py",)
+LIGHT = ("tests/postgres/test_postgres_light.py",)
 OBSERVERS = ("tests/app/test_observers.py",)
 CHANGED = ("tests/app/test_declarations.py",)
 PRUNE, RETENTION = ("tests/app/test_prune.py",), ("tests/machine/test_rules_retention.py",)
@@ -326,7 +327,10 @@ BY_TEST = (
           'if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):',
           'if not doing.move("waiting", "calling"):', PERFORM),
     Guard("R17 what is ours and unknown goes back", "engine/session.py", "for tenant, task in unknown & self.strange:", "for tenant, task in ():", SESSION),
-    Guard("R17 what is held stays", "engine/session.py", "for row in self.desk.store.held(self.id)} - self.held", "for row in self.desk.store.held(self.id)}", SESSION),
+    Guard("R17 what is held stays", "engine/session.py", "for row in rows} - self.held", "for row in rows}", SESSION),
+    Guard("R17 what the dead held is taken back when they are fenced", "engine/session.py", "if self.watch(seen.sessions, now) or seen.orphans:",
+          "if (self.watch(seen.sessions, now), seen.orphans)[1]:", SESSION),
+    Guard("R20 the epoch is read again when its stream has moved", "engine/standing.py", "if self._head == head:", "if True:", SESSION),
     # --- tenants ---
     Guard("tenants: a bound app reaches no other", "app.py", "if self.bound_to not in (None, tenant):", "if False:", TENANTS),
     Guard("tenants: a bound app lists its own alone", "views_of.py", "return self._app.tenant if tenant is None else", "return None if tenant is None else", TENANTS),
@@ -376,6 +380,13 @@ BY_TEST = (
           ("tests/conformance/test_sqlite_store.py::TestSQLiteFile::test_who_hears_is_told_that_another_has_queued_something",)),
     Guard("a worker is told what others have queued on PostgreSQL", "store/pglisten.py", "if by_another and what == QUEUED and", "if False and",
           ("tests/postgres/test_postgres_conformance.py::TestPostgres::test_who_hears_is_told_that_another_has_queued_something",)),
+    Guard("what a claim tells of pauses is news if it is", "engine/standing.py", "return known if known.version == version else None", "return known", LIGHT),
+    Guard("R7 in doubt a claim in vain is committed all the same", "store/pgwrite.py", "if self.wrote or changes or", "if changes or", LIGHT),
+    Guard("what has run empty keeps its ranks", "store/pgclaims.py", "if pause or pair not in waiting else {}", "if pause else {}",
+          ("tests/postgres/test_postgres_plans.py::TestFloors",)),
+    Guard("one look that is slow by chance blinds no claim", "store/pgclaims.py", "CHEAP_SECONDS, CHEAP_GROUPS = 0.1, 64", "CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64",
+          ("tests/postgres/test_postgres_plans.py::TestFloors",)),
+    Guard("who finds more than it takes looks further", "store/pgwrite.py", "            if len(few) <= limit:\n", "            if True:\n", LIGHT),
     Guard("who is served anyhow has no turn", "store/turns.py", "if line.tenant in self._served or ", "if ", ("tests/store/test_turns.py",)),
     Guard("what a tenant cannot have keeps it from no turn", "store/turns.py", "                self._vain.add(line_of(row))\n", "                pass\n",
           ("tests/store/test_turns.py",)),
@@ -422,7 +433,7 @@ BY_TEST = (
           ("tests/postgres/test_postgres_hints.py",)),
     Guard("one bad row starves no sweep behind it", "engine/session.py", '        log.exception("semel: task %s cannot be taken back", row.task)\n        return None, None, None',
           "        raise", SESSION),
-    Guard("a hint is given once it can be", "store/pglisten.py", "0.0 if self._pending else 30.0", "30.0", ("tests/postgres/test_postgres_hints.py",)),
+    Guard("a hint is given once it can be", "store/pglisten.py", "            self._await(raw, self._pause())\n", "            self._await(raw, QUIET_SECONDS)\n", ("tests/postgres/test_postgres_hints.py",)),
     Guard("an idle listener is no need", "store/pglisten.py", "if self.listening.is_set() else -1 - int(time.monotonic() * 4)", "if True else 0",
           ("tests/postgres/test_postgres_unknown.py::TestHandles",)),
     Guard("behind a pool no setting is left", "store/pglink.py", "_settings(settings, local=True)", "_settings(settings, local=False)",

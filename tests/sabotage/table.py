@@ -80,6 +80,8 @@ _BY_NAME = {
         "nobody starves behind it on PostgreSQL either", "nobody waits behind all that another tenant has queued",
         "a worker is told what other processes of a file have queued", "a worker is told what others have queued on PostgreSQL",
         "nor on PostgreSQL", "who is served anyhow has no turn", "what a tenant cannot have keeps it from no turn",
+        "what a claim tells of pauses is news if it is", "who finds more than it takes looks further",
+        "what has run empty keeps its ranks", "one look that is slow by chance blinds no claim",
     ),
     "Calls": (
         "a loop is woken once for a batch", "what fails in a mailbox takes nobody along", "a long replay lets others run",

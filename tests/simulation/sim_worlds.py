@@ -27,6 +27,7 @@ from semel.engine.clock import Clock
 from semel.engine.runtime import Runtime
 from semel.errors import StoreUnavailable
 from semel.store import passed, turns, witness, writer
+from semel.store.around import asked_singly
 from semel.store.contract import StoreInfo
 from semel.store.sqlite import SQLite
 from semel.store.witness import Witness
@@ -144,6 +145,12 @@ class SimStore:
 
     def hear(self, told: Any) -> bool:
         return False
+
+    def around(self, session: str, tenant: str | None, most: int) -> Any:
+        return asked_singly(self, session, tenant, most)  # much may happen between one and the next
+
+    def journals(self, streams: Any) -> Any:
+        return {stream: self.rows(*stream) for stream in streams}  # type: ignore[attr-defined]
 
     def still_here(self) -> bool:
         return self.base.still_here() if self.world.folder else self.file == self.world.file

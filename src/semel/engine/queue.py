@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import uuid_utils
 
@@ -14,7 +14,7 @@ from semel.engine.session import Session
 from semel.engine.standing import Paused
 from semel.errors import Misuse
 from semel.machine import journal as j
-from semel.machine import limits, tasks
+from semel.machine import limits, pauses, tasks
 from semel.machine.journal import Row
 from semel.model import Json, Limits, Refusal, Retry
 from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome
@@ -117,6 +117,7 @@ def claim(
         return _claimed(desk, session, guard, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 
     unit = ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
+    unit = replace(unit, beside=(pauses.TENANT, pauses.STREAM), told=held.stood)
     return desk.writer.submit(unit), registered
 
 

@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,15 +20,17 @@ from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
 from semel.machine import effects as e
 from semel.machine import tasks
+from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, UnknownRow
 from semel.machine.recovery import rungs_of, settle_of
 from semel.model import Delivery, Refusal
-from semel.store.contract import Fenced, Guard, Landed, SessionRow, Stale
+from semel.store.contract import Fenced, Guard, Head, Landed, SessionRow, Stale
 from semel.store.witness import Witness
 from semel.watchdog import Identity, Watchdog, proof_of_death
 
 log = logging.getLogger("semel")
 PAGE = 100
+SLICE = 25  # journals that are read together: of a long task's there are thousands of rows
 NEIGHBOUR_SECONDS = 0.1  # how often to ask whether a process of this machine has ended: one system call
 
 
@@ -242,24 +244,35 @@ class Session:
         """What every worker does at each beat: fence the dead, take back their tasks, learn of unknowns, check its own."""
         give_up_closed()  # or this session would hold their tasks for ever
         with self._tend_lock:
-            if self.witness is not None and self.number:
-                number, at = self.number, self.desk.clock.wall_ms()
-                self.witness.beaten(self.id, number, self.desk.store.reread(), self.epoch, at)
-            self.desk.standing.read()
-            self.watch()
-            self.sweep()
-            self.learn()
-            self.check_own()
+            number, at = self.number, self.desk.clock.wall_ms()  # first: what is asked afterwards holds that beat
+            seen = self.desk.store.around(self.id, self.desk.tenant, PAGE * 10)
+            now, strange = self.desk.clock.boot(), self._strange(seen.held)
+            if self.witness is not None and number:
+                self.witness.beaten(self.id, number, seen.info, self.epoch, at)
+            self.desk.standing.stands(seen.standing)
+            if self.watch(seen.sessions, now) or seen.orphans:
+                self.sweep()
+                self.learn()  # what was taken back may be unknown from now on
+            else:
+                self.learn(seen.unknown)
+            self.check_own(strange)
 
-    def watch(self) -> None:
-        """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead."""
-        rows = [row for row in self.desk.store.sessions() if row.id != self.id]
+    def watch(self, sessions: Sequence[SessionRow] | None = None, now: float | None = None) -> bool:
+        """R14: fence a session whose beat stood still for its TTL on our clock, or whose process is proved to be dead.
+
+        sessions, now: as they stood, and when that was heard. Whether any was to be fenced: then what they hold is free.
+        """
+        if sessions is None:
+            sessions = self.desk.store.sessions()
+        rows = [row for row in sessions if row.id != self.id]
         self._neighbours.know(rows, self.identity)
-        now, longest = self.desk.clock.boot(), self.desk.store.info.largest_ttl_ms
+        now, longest = self.desk.clock.boot() if now is None else now, self.desk.store.info.largest_ttl_ms
+        fenced = False
         self._watched = {row.id: self._watched[row.id] for row in rows if row.id in self._watched}
         for row in rows:
             seen = self._watched.get(row.id)
             if self.knows_dead(row):
+                fenced = True
                 self.fence(row, "dead")
             elif seen is None or seen.nonce != row.nonce:
                 self._watched[row.id] = Watched(row.nonce, 0.0, now)
@@ -269,7 +282,9 @@ class Session:
                 seen.still_seconds += gap if gap <= self.ttl / 2 else 0.0
                 seen.last_look = now
                 if seen.still_seconds >= min(row.ttl_ms, longest) / 1000:
+                    fenced = True
                     self.fence(row, "watched")
+        return fenced
 
     def knows_dead(self, row: SessionRow) -> bool:
         """Whether the process of another session is proved to be gone (R14)."""
@@ -285,7 +300,7 @@ class Session:
         """R17: a standing query over what fenced or missing sessions hold, page by page: one bad row starves none behind it."""
         after: InflightRow | None = None
         while page := self.desk.store.orphans(after, PAGE, self.desk.tenant):
-            begun = [(row, how, *begin_taking_back(self.desk, row, how, f"session:{self.id}")) for row, how in page]
+            begun = [taken for at in range(0, len(page), SLICE) for taken in self._begin_taking_back(page[at : at + SLICE])]
             for row, how, ledger, command, proposed in begun:
                 if ledger is None or not isinstance(proposed, Proposal) or proposed.ticket is None:
                     continue
@@ -297,9 +312,16 @@ class Session:
                     land(ledger, command)
             after = page[-1][0]
 
-    def learn(self, *, aloud: bool = True) -> None:
+    def _begin_taking_back(self, page: Sequence[tuple[InflightRow, str]]) -> list[tuple[InflightRow, str, *tuple[Any, ...]]]:
+        """The journals of so many are read together, and what each decides is under way before the next is looked at."""
+        journals = self.desk.store.journals([(row.tenant, row.task) for row, _ in page])
+        actor = f"session:{self.id}"
+        return [(row, how, *begin_taking_back(self.desk, row, how, actor, journals[row.tenant, row.task])) for row, how in page]
+
+    def learn(self, rows: Sequence[UnknownRow] | None = None, *, aloud: bool = True) -> None:
         """Look at every unknown effect, so that settle is watched here too; its end is on record before a person looks."""
-        rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
+        if rows is None:
+            rows = self.desk.store.unknown(self.desk.tenant, limit=PAGE * 10)
         if self.alarm is not None and aloud:
             self.alarm.hear(rows, PAGE * 10)
         keys = {(row.tenant, row.key) for row in rows}
@@ -337,9 +359,14 @@ class Session:
         if ledger is not None:
             land(ledger, e.NoteWatched(row.key, len(effect.sent), waited_ms, settle_ms), guard=self.guard)
 
-    def check_own(self) -> None:
+    def _strange(self, rows: Sequence[InflightRow]) -> set[tuple[str, str]]:
+        """What the store says is ours and we know nothing of: compared at once, since what we hold moves on."""
+        return {(row.tenant, row.task) for row in rows} - self.held
+
+    def check_own(self, unknown: set[tuple[str, str]] | None = None) -> None:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
-        unknown = {(row.tenant, row.task) for row in self.desk.store.held(self.id)} - self.held
+        if unknown is None:
+            unknown = self._strange(self.desk.store.held(self.id))
         for tenant, task in unknown & self.strange:
             try:
                 ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
@@ -381,10 +408,15 @@ def land(ledger: Ledger, command: Any, *, tries: int = 100, guard: Callable[[], 
     return False
 
 
-def begin_taking_back(desk: Desk, row: InflightRow, how: str, actor: str) -> tuple[Ledger | None, Any, Any]:
-    """A task of a fenced session: what it submitted is ambiguous, and the task is queued again. Many share a commit."""
+def begin_taking_back(
+    desk: Desk, row: InflightRow, how: str, actor: str, rows: Sequence[Row] | None = None
+) -> tuple[Ledger | None, Any, Any]:
+    """A task of a fenced session: what it submitted is ambiguous, and the task is queued again. Many share a commit.
+
+    rows: its journal, if that was read.
+    """
     try:
-        ledger = Ledger.read(desk, row.tenant, row.task, actor)
+        ledger = Ledger.read(desk, row.tenant, row.task, actor) if rows is None else _ledger_of(desk, row, rows, actor)
         if ledger is None:
             log.error("semel: the store holds a pointer to task %s and no journal of it", row.task)
             return None, None, None
@@ -396,3 +428,11 @@ def begin_taking_back(desk: Desk, row: InflightRow, how: str, actor: str) -> tup
     except Exception:
         log.exception("semel: task %s cannot be taken back", row.task)
         return None, None, None
+
+
+def _ledger_of(desk: Desk, row: InflightRow, rows: Sequence[Row], actor: str) -> Ledger | None:
+    """As `Ledger.read`, of what was read."""
+    if not rows:
+        return None
+    desk.clock.seen(rows[-1].at)
+    return Ledger(desk, row.tenant, tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash), actor)

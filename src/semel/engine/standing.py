@@ -9,8 +9,9 @@ import time
 
 from semel.errors import StoreUnavailable
 from semel.machine import epochs, pauses
+from semel.machine.journal import GENESIS
 from semel.machine.pauses import Pause, Pauses
-from semel.store.contract import Store
+from semel.store.contract import Head, Store
 
 AGAIN_SECONDS = 30.0
 WINDOW_SECONDS = 1.0  # the same, while the window is open
@@ -23,6 +24,7 @@ class Standing:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._state: epochs.Epoch | None = None
+        self._head: Head | None = None  # where its stream stood then
         self._read_at = 0.0
         self._reading = threading.Lock()
 
@@ -33,9 +35,18 @@ class Standing:
 
     def read(self) -> epochs.Epoch:
         """As it is now."""
-        found = epochs.fold(self._store.rows(epochs.TENANT, epochs.STREAM))
+        rows = self._store.rows(epochs.TENANT, epochs.STREAM)
+        found = epochs.fold(rows)
+        self._head = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS)
         self._state, self._read_at = found, time.monotonic()
         return found
+
+    def stands(self, head: Head) -> None:
+        """The stream stands there now: read it, unless it stood there when it was read (each hash covers all before it)."""
+        if self._head == head:
+            self._read_at = time.monotonic()
+        else:
+            self.read()
 
     def keep_up(self) -> epochs.Epoch:
         """As last read; read again soon, on another thread, if that was long ago."""
@@ -68,6 +79,11 @@ class Paused:
         """For a claim: what is paused, read when it is first asked, and again when it is asked later than that."""
         return Since(self, seconds)
 
+    def at(self, version: int) -> Pauses | None:
+        """What is paused if the stream stands there; None: it must be read."""
+        known = self._state
+        return known if known.version == version else None
+
     def now(self) -> Pauses:
         """What is paused now."""
         with self._lock:
@@ -82,6 +98,11 @@ class Since:
     def __init__(self, paused: Paused, seconds: float) -> None:
         self._paused, self._seconds = paused, seconds
         self._state, self._at = Pauses(), float("-inf")
+
+    def stood(self, version: int, at: float) -> None:
+        """The store has told where the stream stood, unasked, once the tasks had been found. If that is news, it is read."""
+        if (known := self._paused.at(version)) is not None:
+            self._state, self._at = known, at
 
     def of(self, queue: str, *kinds: str) -> Pause | None:
         """Why a task of that queue and kind is not to be claimed."""

@@ -72,7 +72,8 @@ class ClaimUnit:
     A task for which it gives None, or raises, is passed over: the next one is looked at in its place, and the next claims
     may begin behind it for a while. Units may be given again (R7), so it may be asked twice. task: claim this one (tenant,
     id), due or not, instead of looking in the queues. tenant: only tasks of this one; those of others in the same queues are
-    walked past.
+    walked past. beside: a stream of which a store that is asked over a network may tell, in the answer that brings tasks,
+    where it stood once they had been found: told(seq, at), and at is when (time.monotonic) that was asked.
     """
 
     guard: Guard
@@ -83,6 +84,8 @@ class ClaimUnit:
     kinds: tuple[str, ...] = ()
     task: tuple[str, str] | None = None
     tenant: str | None = None
+    beside: tuple[str, str] | None = None
+    told: Callable[[int, float], None] = lambda seq, at: None
 
 
 Unit = Change | ClaimUnit
@@ -235,6 +238,20 @@ class Tally(NamedTuple):
     depths: tuple[Depth, ...]
 
 
+class Around(NamedTuple):
+    """What a session looks at beside each beat, in one. sessions: that live. standing: where the store's own stream stands.
+
+    held: by the asking session. orphans: whether `orphans` has any. unknown: the oldest.
+    """
+
+    info: StoreInfo
+    sessions: list[SessionRow]
+    standing: Head
+    held: list[InflightRow]
+    orphans: bool
+    unknown: list[UnknownRow]
+
+
 class Witnessed(NamedTuple):
     """What a process saw acknowledged (R19). row: tenant, stream, seq, hash. beat: a session's id and its number.
 
@@ -327,9 +344,17 @@ class Store(Protocol):
 
     def session(self, id: str) -> SessionRow | None: ...
 
+    def around(self, session: str, tenant: str | None, most: int) -> Around:
+        """What that session looks at beside each beat; up to `most` of what is unknown. `info` is read again, too."""
+        ...
+
     # reads
     def head(self, tenant: str, stream: str) -> Head: ...
     def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]: ...
+    def journals(self, streams: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each of these streams (tenant, stream); none: an empty list."""
+        ...
+
     def task(self, tenant: str, task: str) -> TaskRow | None: ...
     def find_task(self, tenant: str, kind: str, key: str) -> str | None: ...
     def tasks(

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from semel.machine.projection import ReadyRow
 from semel.store.passed import Passed
 
-CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64
+CHEAP_SECONDS, CHEAP_GROUPS = 0.1, 64
 NOISE_SECONDS, LOOKS = 0.003, 3  # one look may have had to wait for something else; three in a row that took so long did not
+FEW = 16  # who finds so many at most finds them and looks in one question
 SHARE = 10  # a full look of one second is followed by so many seconds without
 SELDOM, POLL_SECONDS = 50, 1.0  # it is made no oftener than so, as long as nothing waits for it longer than a poll
 COMMIT_SECONDS = 2.0  # what was put in so long ago has been committed, or never will be
@@ -45,6 +46,8 @@ class Floors:
         self._full_after: dict[Pair, float] = {}
         self._put: deque[tuple[float, ReadyRow]] = deque(maxlen=2048)
         self._took: deque[float] = deque(maxlen=LOOKS)  # seconds
+        self._light = self._cheap = False
+        self._light_after = 0.0
         self.full_looks = 0
         self.passed = Passed()
 
@@ -64,6 +67,24 @@ class Floors:
                 for rank, floor in sorted(self._floors.get(pair, {}).items())
             ]
 
+    def light(self, pairs: Sequence[Pair]) -> bool:
+        """Whether a claim may look at all of these in the very question that finds: the last one found little, full looks take
+        little, and a tenth of the time at most. Who works on a backlog does not, and so measures his looks by themselves."""
+        with self._lock:
+            known = all(pair in self._full_after for pair in pairs)
+            return known and self._light and self._cheap and self._clock() >= self._light_after
+
+    def found(self, little: bool, looked: float | None) -> None:
+        """Whether a claim found little, and all there was. looked: how long that took, if it looked as well."""
+        with self._lock:
+            self._light = little
+            if looked is not None:
+                self._weigh(looked, 0)
+
+    def _weigh(self, seconds: float, groups: int) -> None:
+        self._cheap = seconds < CHEAP_SECONDS and groups <= CHEAP_GROUPS
+        self._light_after = self._clock() + (seconds * SHARE if seconds >= NOISE_SECONDS else 0.0)
+
     def _learn(self, pairs: Sequence[Pair], found: list[Group], began: float) -> None:
         seconds = self._clock() - began
         with self._lock:
@@ -72,9 +93,12 @@ class Floors:
             cheap = quick and seconds < CHEAP_SECONDS and len(found) <= CHEAP_GROUPS
             pause = 0.0 if cheap else min(LONGEST_SECONDS, max(seconds * SHARE, min(POLL_SECONDS, seconds * SELDOM)))
             self.full_looks += 1
+            self._weigh(seconds, len(found))
+            waiting = {group[:2] for group in found}
             for pair in pairs:
-                # a rank that has run empty keeps its floor: what others put in there is seen without a full look
-                self._floors[pair] = dict(self._floors.get(pair, {})) if pause else {}
+                # a rank that has run empty keeps its floor: what others put in there is seen without a full look; and so do
+                # the last ranks of what has run empty, since the next look may be dear by chance
+                self._floors[pair] = dict(self._floors.get(pair, {})) if pause or pair not in waiting else {}
                 self._full_after[pair] = self._clock() + pause
             for group in found:
                 self._floors[group.queue, group.kind][group.rank] = group.floor

@@ -18,7 +18,8 @@ import psycopg
 from semel.errors import StoreUnavailable
 from semel.store.pglink import Link, Raw
 
-COALESCE_SECONDS = 0.02
+COALESCE_SECONDS = 0.02  # between two hints; and so long after a write that queued nothing: nobody waits for that
+QUIET_SECONDS = 30.0
 RETRY_SECONDS = 1.0
 QUEUED = "queued"
 FIRST_SECONDS = 1.0  # that the first question waits for the listener to come up
@@ -34,7 +35,7 @@ class Hints:
         self._heard: Callable[[], None] | None = None
         self._pending = self._queued = False
         self._stopping = False
-        self._last = 0.0
+        self._last = self._since = 0.0  # when a hint was given, and when there was something to say
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
@@ -54,10 +55,11 @@ class Hints:
 
     def tell(self, *, queued: bool) -> None:
         """This process has written, and maybe queued something; said soon, once for many."""
-        self._queued = self._queued or queued
-        if self._pending and self.listening.is_set():
+        urgent, self._queued = queued and not self._queued, self._queued or queued
+        if self._pending and self.listening.is_set() and not urgent:
             return  # the thread has not said it yet, and will
-        self._pending = True
+        if not self._pending:
+            self._since, self._pending = time.monotonic(), True
         self._start()
         self._rouse()
 
@@ -124,16 +126,20 @@ class Hints:
         self.listening.set()
         self._complained = False
         while not self._stopping:
-            self._await(raw, 0.0 if self._pending else 30.0)
+            self._await(raw, self._pause())
             self._take(raw)
-            pause = self._last + COALESCE_SECONDS - time.monotonic()
-            if self._pending and pause > 0 and not self._stopping:
-                time.sleep(pause)
-            if self._pending:
+            if self._pending and (self._stopping or self._pause() <= 0):
                 self._pending, self._last = False, time.monotonic()
                 queued, self._queued = self._queued, False
                 self._notify(link, "notify_queued" if queued else "notify")
                 self._take(raw)
+
+    def _pause(self) -> float:
+        """For how long there is nothing to say."""
+        if not self._pending:
+            return QUIET_SECONDS
+        said = self._last if self._queued else max(self._last, self._since)
+        return max(0.0, said + COALESCE_SECONDS - time.monotonic())
 
     def _notify(self, link: Link, name: str) -> None:
         try:

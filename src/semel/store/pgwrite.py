@@ -15,12 +15,12 @@ from typing import Any
 import psycopg
 from psycopg import errors
 
-from semel.machine.journal import Row
+from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
 from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
 from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
-from semel.store.pgclaims import Floors, Group, Pair
+from semel.store.pgclaims import FEW, Floors, Group, Pair
 from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
 from semel.store.pgpipe import Answer
@@ -83,7 +83,10 @@ class Transaction:
         if not self.wrote and (batch.told or self._doubt):
             self._unsent.append(("emit", None))
             self.wrote = True
-        self._link.must_be_committed(self._ask(("commit", None))[-1])
+        if self.wrote or changes or not all(outcome == Claims(()) for outcome in outcomes.values()):
+            self._link.must_be_committed(self._ask(("commit", None))[-1])
+        else:  # nobody rests on it: what it has locked would be logged with a commit, and that synced
+            self._ask(("rollback", None))
         for walk in self._walks:
             self._floors.passed.learn(walk)
         return [outcomes[at] for at in range(len(units))]
@@ -209,7 +212,14 @@ class Transaction:
 
     def _candidates(self, unit: ClaimUnit, limit: int, turns: int, starts: Starts) -> Found:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
-        groups = self._floors.groups([(queue, kind) for queue in unit.queues for kind in unit.kinds], self._look)
+        pairs = [(queue, kind) for queue in unit.queues for kind in unit.kinds]
+        if not turns and not starts and self._floors.light(pairs):
+            wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
+            more = {"at": unit.at, "limit": limit + 1, "tenant": unit.tenant}
+            few = self._answers(unit, limit, [("few", {**wanted, **more})])["few"]
+            if len(few) <= limit:
+                return Found(few)
+        groups = self._floors.groups(pairs, self._look)
         places = [(g, max(Place(g.floor), starts.get(g[:3], BEFORE_ALL))) for g in groups if g.floor <= unit.at]
         count = share_of_oldest(limit)
         if not places:
@@ -218,7 +228,7 @@ class Transaction:
         if count and len(places) > 1:  # in a group alone they are the first anyhow
             calls.append(("longest_waiting", _places(unit, places, count)))
         calls += self._in_turn(unit, turns)
-        answers = self._answers(unit, calls)
+        answers = self._answers(unit, limit, calls)
         found = answers["candidates"]
         if len(found) <= limit:
             return Found(found)
@@ -238,11 +248,18 @@ class Transaction:
             calls.append(("lines", {**wanted, "tenant": look.after.tenant, "rank": look.after.rank, "most": LOOK_AHEAD}))
         return calls
 
-    def _answers(self, unit: ClaimUnit, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
+    def _answers(self, unit: ClaimUnit, limit: int, calls: Sequence[Call]) -> dict[str, list[ReadyRow]]:
         began = time.monotonic()
-        rows = {name: answer.rows for (name, _), answer in zip(calls, self._ask(*calls), strict=True)}
+        beside: list[Call] = [("head", unit.beside)] if unit.beside else []  # last: it stood there when all had been found
+        rows = {name: answer.rows for (name, _), answer in zip([*calls, *beside], self._ask(*calls, *beside), strict=True)}
+        for head in (rows.pop("head") or [(0, GENESIS)]) if beside else ():
+            unit.told(head[0], began)
         found, turns = rows.pop("lines", ()), self._floors.passed.turns
-        answers = {"candidates": self._with_rows(rows.pop("candidates"))}
+        answers: dict[str, list[ReadyRow]] = {}
+        for name in {"few", "candidates"} & rows.keys():
+            answers[name] = self._with_rows(rows.pop(name))
+        little = len(self._rows) <= min(limit, FEW)
+        self._floors.found(little, time.monotonic() - began if "few" in answers else None)
         answers |= {name: [ReadyRow(*row) for row in given] for name, given in rows.items()}
         turns.gave(self._chosen, answers.get("in_turn", ()))
         if look := self._chosen.look:

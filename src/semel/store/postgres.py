@@ -9,6 +9,7 @@ One order over all tables: living, task and effect (checks), ready, task_key, jo
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import time
@@ -18,13 +19,16 @@ from typing import Any
 from psycopg import errors
 
 from semel.errors import StoreUnavailable
+from semel.machine import epochs
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, pgschema
+from semel.store.around import answered
 from semel.store.batch import touched
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
+    Around,
     Broken,
     Busy,
     Change,
@@ -138,10 +142,9 @@ class Postgres:
     def _missing(self, link: Link, seen: Witnessed) -> str:
         if self.info.epoch < seen.epoch:
             return f"epoch {seen.epoch}"
-        row = dict(zip(("tenant", "stream", "seq", "hash"), seen.row, strict=True)) if seen.row else None
-        held = link.pipe(("hash_at", row))[0].rows if row else []
-        beaten = link.pipe(("beat_of", seen.beat[:1]))[0].rows if seen.beat else []
-        return what_is_missing(seen, bytes(held[0][0]) if held else None, beaten[0][0] if beaten else None)
+        row = dict(zip(("tenant", "stream", "seq", "hash"), seen.row or (None,) * 4, strict=True))
+        ((held, beaten),) = link.pipe(("witnessed", {**row, "session": seen.beat[0] if seen.beat else None}))[0].rows
+        return what_is_missing(seen, bytes(held) if held is not None else None, beaten)
 
     # --- the handle ---
 
@@ -343,6 +346,14 @@ class Postgres:
         row = self._one("session", (id,))
         return SessionRow(*row) if row else None
 
+    def around(self, session: str, tenant: str | None, most: int) -> Around:
+        """What a session looks at beside each beat, in one statement."""
+        (row,) = self._all("around", {
+            "epochs": epochs.TENANT, "standing": epochs.STREAM, "own": session, "tenant": tenant, "most": most,
+        })  # fmt: skip
+        self._learn(json.loads(row[0]), pgschema.Server(*row[1:10]), self.info.tenant)
+        return answered(self.info, row[10:])
+
     # --- reads ---
 
     def _read(self, *calls: tuple[str, Any]) -> list[Answer]:
@@ -370,6 +381,14 @@ class Postgres:
     def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]:
         """A stream's rows, in order."""
         return [Row(*row) for row in self._all("rows", (tenant, stream, after))]
+
+    def journals(self, streams: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each of these, in one statement."""
+        found: dict[tuple[str, str], list[Row]] = {stream: [] for stream in streams}
+        given = {"tenants": text_array(s[0] for s in found), "streams": text_array(s[1] for s in found)}
+        for row in self._all("rows_of", given):
+            found[row[0], row[1]].append(Row(*row))
+        return found
 
     def task(self, tenant: str, task: str) -> TaskRow | None:
         """One task's row."""
@@ -457,9 +476,18 @@ class Postgres:
 
     def next_due(self, queues: Sequence[str], kinds: Sequence[str], tenant: str | None = None) -> int | None:
         """When the first waiting task of these falls due."""
-        groups = self._floors.groups([(queue, kind) for queue in queues for kind in kinds], self._look)
-        if not groups:
-            return None
+        pairs = [(queue, kind) for queue in queues for kind in kinds]
+        fresh: list[Group] | None = None
+
+        def look(due: Sequence[Pair]) -> list[Group]:
+            nonlocal fresh
+            found = self._look(due)
+            fresh = found if set(due) == set(pairs) else None
+            return found
+
+        groups = self._floors.groups(pairs, look)
+        if not groups or (fresh is not None and (tenant is None or not fresh)):  # a full look, just now, has told already
+            return min((group.floor for group in fresh or ()), default=None)
         columns = list(zip(*groups, strict=True))
         found = self._all("dues", {
             "queues": text_array(columns[0]), "kinds": text_array(columns[1]), "ranks": int_array(columns[2]),

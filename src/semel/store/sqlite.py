@@ -18,10 +18,12 @@ from semel.errors import StoreUnavailable
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.store import forks, guardfile, sqlitefile
+from semel.store.around import asked_singly
 from semel.store.bell import Bell
 from semel.store.contract import (
     LARGEST_TTL_MS,
     Age,
+    Around,
     Broken,
     Change,
     ClaimUnit,
@@ -280,6 +282,10 @@ class SQLite:
         row = self._reader.one("session", (id,))
         return SessionRow(*row) if row else None
 
+    def around(self, session: str, tenant: str | None, most: int) -> Around:
+        """What a session looks at beside each beat."""
+        return asked_singly(self, session, tenant, most)
+
     # --- reads ---
 
     def head(self, tenant: str, stream: str) -> Head:
@@ -290,6 +296,10 @@ class SQLite:
     def rows(self, tenant: str, stream: str, after: int = 0) -> list[Row]:
         """A stream's rows, in order."""
         return [Row(*row) for row in self._reader.all("rows", (tenant, stream, after))]
+
+    def journals(self, streams: Sequence[tuple[str, str]]) -> dict[tuple[str, str], list[Row]]:
+        """The rows of each of these."""
+        return {stream: self.rows(*stream) for stream in streams}
 
     def task(self, tenant: str, task: str) -> TaskRow | None:
         """One task's row."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from semel.machine import epochs
 from semel.machine import journal as j
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
+from semel.store.around import asked_singly
 from semel.store.contract import Depth, Guard, Landed, Store, Tally
 from semel.testing.conformance_claims import accept
 from semel.testing.conformance_kit import AT, KIND, QUEUE, TENANT, Stream, claiming, commit, one, session, task
@@ -333,3 +335,27 @@ class Projections:
         assert store.orphans(rows[6], 3) == []
         write(store, Tables(inflight_gone=rows[1]))
         assert [row for row, _ in store.orphans(None, 3)] == [rows[0], *rows[2:4]]
+
+    def test_what_a_session_looks_at_in_one_is_what_it_would_be_told_singly(self, make_store: Make) -> None:
+        store = make_store()
+        own, dead = session(store, 'own "s\\ é\u2028'), session(store)
+        assert store.around(own.session, None, 10) == asked_singly(store, own.session, None, 10)
+        self.held_by(store, own, "k0", "k1")
+        assert not store.around(own.session, None, 10).orphans
+        self.held_by(store, dead, "k2")
+        assert store.fence(dead.session, None, "dead")
+        write(store, *(Tables(unknown=(UNKNOWN._replace(key=f"e{n}", since=AT - n),)) for n in range(3)))
+        write(store, Tables(unknown=(UNKNOWN._replace(tenant="other", name="o'ne\t"),)))
+        assert commit(store, Stream(epochs.STREAM, tenant=epochs.TENANT).then()[0]) == [Landed()]
+        for asked in ((own.session, None, 10), (own.session, TENANT, 2), (own.session, "other", 2), ("nobody", None, 1)):
+            assert store.around(*asked) == asked_singly(store, *asked), asked
+        seen = store.around(own.session, None, 3)
+        assert (len(seen.sessions), len(seen.held), seen.orphans, len(seen.unknown)) == (1, 2, True, 3)
+        assert (seen.standing.seq, seen.info) == (1, store.reread())
+
+    def test_journals_are_read_together(self, make_store: Make) -> None:
+        store = make_store()
+        accept(store, *(task(f"k{n}", id=f"t{n}") for n in range(3)), task("k", id="t1", tenant="other"))
+        streams = [(TENANT, "t2"), ("other", "t1"), (TENANT, "none"), (TENANT, "t1")]
+        assert store.journals(streams) == {stream: store.rows(*stream) for stream in streams}
+        assert [len(rows) for rows in store.journals(streams).values()] == [1, 1, 0, 1]

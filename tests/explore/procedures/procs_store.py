@@ -13,8 +13,10 @@ from typing import Any
 from semel.errors import StoreUnavailable
 from semel.machine.journal import Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
+from semel.store.around import asked_singly
 from semel.store.batch import NOWHERE, Batch, Facts, SessionFacts, by_rank, unguarded
 from semel.store.contract import (
+    Around,
     Change,
     ClaimedTask,
     Claims,
@@ -268,6 +270,12 @@ class Handle:
             if (session is None or session.fenced) and (after is None or row > after):
                 found.append((row, session.fenced if session else "missing"))
         return found[:limit]
+
+    def around(self, session: str, tenant: str | None, most: int) -> Around:
+        return asked_singly(self, session, tenant, most)
+
+    def journals(self, streams: Sequence[Stream]) -> dict[Stream, list[Row]]:
+        return {stream: self.rows(*stream) for stream in streams}
 
     def streams(self, after: Stream, limit: int) -> list[Stream]:
         return [stream for stream in sorted(self._now.journal) if stream > after][:limit]

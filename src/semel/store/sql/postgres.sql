@@ -63,7 +63,7 @@ CROSS JOIN LATERAL (
 ) AS t;
 
 -- name: hashes
--- As `hash_at`, of many rows.
+-- As `witnessed`, of many rows.
 SELECT k.tenant, k.stream, k.seq, j.hash
 FROM unnest(%(tenants)s::text[], %(streams)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[]) AS k (tenant, stream, seq, hash)
 CROSS JOIN LATERAL (
@@ -249,6 +249,39 @@ FROM found f CROSS JOIN LATERAL (
     SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
 ) AS j;
 
+-- name: few
+-- As `look` and `candidates` in one: for claims that find little, so that what was just queued is had in one trip.
+WITH found AS MATERIALIZED (
+    WITH RECURSIVE jump (queue, kind, rank) AS (
+        SELECT p.queue, p.kind, (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = p.queue AND r.kind = p.kind)
+        FROM unnest(%(queues)s::text[], %(kinds)s::text[]) AS p (queue, kind)
+        UNION ALL
+        SELECT j.queue, j.kind,
+               (SELECT min(r.rank) FROM semel.ready r WHERE r.queue = j.queue AND r.kind = j.kind AND r.rank > j.rank)
+        FROM jump j WHERE j.rank IS NOT NULL
+    ), place AS MATERIALIZED (
+        SELECT j.queue, j.kind, j.rank FROM jump j WHERE j.rank IS NOT NULL
+    )
+    SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task
+    FROM (SELECT DISTINCT p.rank FROM place p ORDER BY p.rank) AS x
+    CROSS JOIN LATERAL (
+        SELECT w.*
+        FROM place k
+        CROSS JOIN LATERAL (
+            SELECT r.queue, r.kind, r.rank, r.due, r.tenant, r.task FROM semel.ready r
+            WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank
+              AND r.due <= %(at)s::bigint AND (%(tenant)s::text IS NULL OR r.tenant = %(tenant)s::text)
+            ORDER BY r.queue, r.kind, r.rank, r.due, r.tenant, r.task LIMIT %(limit)s::bigint FOR UPDATE SKIP LOCKED
+        ) AS w
+        WHERE k.rank = x.rank ORDER BY w.due, w.queue, w.kind, w.tenant, w.task LIMIT %(limit)s::bigint
+    ) AS r
+    LIMIT %(limit)s::bigint
+)
+SELECT f.queue, f.kind, f.rank, f.due, f.tenant, f.task, j.seq, j.kind, j.actor, j.token, j.at, j.body, j.id, j.hash
+FROM found f CROSS JOIN LATERAL (
+    SELECT * FROM semel.journal j WHERE j.tenant = f.tenant AND j.stream = f.task ORDER BY j.seq
+) AS j;
+
 -- name: longest_waiting
 -- What has waited longest, whatever its rank: it is in those groups whose first are the oldest.
 WITH found AS MATERIALIZED (
@@ -378,6 +411,49 @@ FROM gone g CROSS JOIN LATERAL (
     ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint
 ) AS i
 ORDER BY i.session, i.tenant, i.task LIMIT %(limit)s::bigint;
+
+-- name: around
+-- `meta`, `server`, `head` of the store's own stream, `living`, `held`, whether there are `orphans`, `unknown`.
+WITH RECURSIVE jump (session) AS (
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session >= '' ORDER BY i.session LIMIT 1)
+    UNION ALL
+    SELECT (SELECT i.session FROM semel.inflight i WHERE i.session > j.session ORDER BY i.session LIMIT 1)
+    FROM jump j WHERE j.session IS NOT NULL
+)
+SELECT (SELECT json_object_agg(m.name, m.value)::text FROM semel.meta m),
+       current_setting('server_version_num')::int, current_setting('server_encoding'), current_setting('synchronous_commit'),
+       current_setting('fsync'), current_setting('full_page_writes'), current_setting('synchronous_standby_names'),
+       current_setting('transaction_read_only'), pg_is_in_recovery(), (SELECT count(*)::int FROM pg_stat_replication),
+       own.seq, own.hash,
+       (SELECT coalesce(json_agg(json_build_array(
+                   s.id, s.beat, s.nonce, s.ttl_ms, s.epoch, s.host, s.boot_id, s.pid_ns, s.time_ns, s.pid, s.start_time,
+                   s.fenced, s.started
+               ) ORDER BY s.id), '[]')::text
+        FROM semel.living l
+        CROSS JOIN LATERAL (SELECT * FROM semel.session s WHERE s.id = l.id AND s.fenced = '' ORDER BY s.id LIMIT 1) AS s),
+       (SELECT coalesce(json_agg(json_build_array(i.session, i.tenant, i.task) ORDER BY i.tenant, i.task), '[]')::text
+        FROM semel.inflight i WHERE i.session = %(own)s::text),
+       EXISTS (
+           SELECT 1 FROM jump j
+           LEFT JOIN LATERAL (
+               SELECT s.id, s.fenced FROM semel.session s WHERE s.id = j.session ORDER BY s.id LIMIT 1
+           ) AS s ON true
+           CROSS JOIN LATERAL (
+               SELECT 1 FROM semel.inflight i
+               WHERE i.session = j.session AND (%(tenant)s::text IS NULL OR i.tenant = %(tenant)s::text)
+               ORDER BY i.session, i.tenant, i.task LIMIT 1
+           ) AS i
+           WHERE j.session IS NOT NULL AND (s.id IS NULL OR s.fenced <> '')
+       ),
+       (SELECT coalesce(json_agg(json_build_array(u.tenant, u.key, u.task, u.name, u.since) ORDER BY u.since, u.key), '[]')::text
+        FROM (
+            SELECT * FROM semel.unknown u WHERE (%(tenant)s::text IS NULL OR u.tenant = %(tenant)s::text)
+            ORDER BY u.since, u.key LIMIT %(most)s::bigint
+        ) AS u)
+FROM (SELECT 1) AS one LEFT JOIN LATERAL (
+    SELECT j.seq, j.hash FROM semel.journal j WHERE j.tenant = %(epochs)s::text AND j.stream = %(standing)s::text
+    ORDER BY j.seq DESC LIMIT 1
+) AS own ON true;
 
 -- name: head
 SELECT seq, hash FROM semel.journal WHERE tenant = %s AND stream = %s ORDER BY seq DESC LIMIT 1;
@@ -533,19 +609,23 @@ SELECT name, value FROM semel.meta;
 -- name: set_epoch
 UPDATE semel.meta SET value = %s WHERE name = 'epoch';
 
--- name: hash_at
--- What was pruned is held: its stream begins with a tombstone, which names the hash of the last row that went.
-SELECT hash FROM semel.journal WHERE tenant = %(tenant)s::text AND stream = %(stream)s::text AND seq = %(seq)s::bigint
-UNION ALL
-SELECT %(hash)s::bytea FROM (
-    SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text
-    ORDER BY j.tenant, j.stream, j.seq LIMIT 1
-) AS f
-WHERE f.kind = 'pruned' AND f.seq > %(seq)s::bigint
-  AND (f.seq > %(seq)s::bigint + 1 OR f.body::jsonb ->> 'hash' = encode(%(hash)s::bytea, 'hex')) LIMIT 1;
-
--- name: beat_of
-SELECT beat FROM semel.session WHERE id = %s;
+-- name: witnessed
+-- The hash of a row, and the number of a session's beat; none: NULL. What was pruned is held: its stream begins with a
+-- tombstone, which names the hash of the last row that went.
+SELECT (
+    SELECT h.hash FROM (
+        SELECT j.hash FROM semel.journal j
+        WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text AND j.seq = %(seq)s::bigint
+        UNION ALL
+        SELECT %(hash)s::bytea FROM (
+            SELECT j.seq, j.kind, j.body FROM semel.journal j WHERE j.tenant = %(tenant)s::text AND j.stream = %(stream)s::text
+            ORDER BY j.tenant, j.stream, j.seq LIMIT 1
+        ) AS f
+        WHERE f.kind = 'pruned' AND f.seq > %(seq)s::bigint
+          AND (f.seq > %(seq)s::bigint + 1 OR f.body::jsonb ->> 'hash' = encode(%(hash)s::bytea, 'hex'))
+        LIMIT 1
+    ) AS h
+), (SELECT s.beat FROM semel.session s WHERE s.id = %(session)s::text);
 
 -- name: highest_at
 SELECT coalesce(max(at), 0) FROM semel.journal
