@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import uuid_utils
 
 from semel.engine.declare import Registry, Work
 from semel.engine.ledger import START, Desk, change_id, part_of_task
+from semel.engine.requests import Await, Request
 from semel.engine.session import Session
 from semel.engine.standing import Paused
-from semel.errors import Misuse
+from semel.errors import Misuse, StoreUnavailable
 from semel.machine import journal as j
 from semel.machine import limits, tasks
 from semel.machine.journal import Row
@@ -21,6 +23,7 @@ from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outco
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
+SLICE, SLICE_CHARACTERS = 256, 1 << 22  # of many tasks so many are given to the writer together
 AT_ONCE_SECONDS = 0.01  # tasks that one claim takes are looked at within so long, or it is asked anew what is paused
 UNLIMITED = Limits()
 log = logging.getLogger("semel")
@@ -54,10 +57,75 @@ def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
     return task, desk.writer.submit(change)
 
 
+def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any, list[str]]:
+    """The ids of many tasks, in the order given, when all are durable; each is a change of its own.
+
+    They are given to the writer slice by slice, and two slices are under way at a time: what others write waits behind so
+    many at most, and the next is made while the last is written. Raises `Misuse`, and then nothing is accepted; and what the
+    store raised, when it has answered all that it was given: no further slice is, and what is accepted stays so.
+    """
+    for order in orders:
+        check_order(order)
+    born: list[tuple[str, Ticket]] = []
+    wrong: BaseException | None = None
+    asked = 0  # so many have been waited for
+    while len(born) < len(orders) and wrong is None:
+        given = len(born)
+        try:
+            changes = _slice(desk, orders, given)
+            tickets = desk.writer.submit_all([change for _, change in changes])
+        except StoreUnavailable as error:
+            wrong = error
+            break
+        born += [(task, ticket) for (task, _), ticket in zip(changes, tickets, strict=True)]
+        yield from _answered(born[asked:given])
+        wrong = _trouble(born[asked:given])
+        asked = given
+    yield from _answered(born[asked:])
+    wrong = wrong or _trouble(born[asked:])
+    if wrong is not None:
+        known = sum(not isinstance(ticket.value, BaseException) for _, ticket in born)
+        raise StoreUnavailable(
+            f"{wrong}; of {len(orders)} tasks {known} are accepted, and of the others it is not known: the same calls again "
+            f"accept the rest"
+        ) from wrong
+    return [accepted(task, ticket.value) for task, ticket in born]
+
+
+def _slice(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Change]]:
+    """The changes of so many that one transaction may hold them beside others."""
+    born: list[tuple[str, Change]] = []
+    size = 0
+    while len(born) < SLICE and size < SLICE_CHARACTERS and start + len(born) < len(orders):
+        born.append(_birth(desk, orders[start + len(born)]))
+        size += len(born[-1][1].parts[0].rows[0].body)
+    return born
+
+
+def _answered(born: Sequence[tuple[str, Ticket]]) -> Generator[Request, Any, None]:
+    for _, ticket in reversed(born):  # the last is mostly answered last
+        if not ticket.is_set:
+            yield Await(ticket)
+
+
+def _trouble(born: Sequence[tuple[str, Ticket]]) -> BaseException | None:
+    return next((ticket.value for _, ticket in born if isinstance(ticket.value, BaseException)), None)
+
+
 def birth(desk: Desk, order: Order) -> tuple[str, Change]:
     """The change that brings a task into being if its key is new, and the id it gets then."""
-    for field in ("tenant", "kind", "key"):
-        check_name(getattr(order, field), field)
+    check_order(order)
+    return _birth(desk, order)
+
+
+def check_order(order: Order) -> None:
+    """Raise `Misuse` for a name that nobody could read out."""
+    check_name(order.tenant, "tenant")
+    check_name(order.kind, "kind")
+    check_name(order.key, "key")
+
+
+def _birth(desk: Desk, order: Order) -> tuple[str, Change]:
     task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
     store = desk.standing.keep_up()
     event = j.Enqueued(
