@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import uuid_utils
@@ -16,10 +15,12 @@ from semel.engine.session import Session
 from semel.engine.standing import Paused
 from semel.errors import Misuse, StoreUnavailable
 from semel.machine import journal as j
-from semel.machine import limits, tasks
+from semel.machine import limits, projection, tasks
+from semel.machine.epochs import Epoch
 from semel.machine.journal import Row
+from semel.machine.records import record
 from semel.model import Json, Limits, Refusal, Retry
-from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome
+from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome, Part
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
@@ -29,7 +30,7 @@ UNLIMITED = Limits()
 log = logging.getLogger("semel")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Order:
     """A task to be accepted. due: milliseconds since the Unix epoch. queue "": direct mode, which no worker claims."""
 
@@ -95,9 +96,9 @@ def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any,
 def _slice(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Change]]:
     """The changes of so many that one transaction may hold them beside others."""
     born: list[tuple[str, Change]] = []
-    size = 0
+    size, at, store = 0, desk.clock.wall_ms(), desk.standing.keep_up()
     while len(born) < SLICE and size < SLICE_CHARACTERS and start + len(born) < len(orders):
-        born.append(_birth(desk, orders[start + len(born)]))
+        born.append(_birth(orders[start + len(born)], at, store))
         size += len(born[-1][1].parts[0].rows[0].body)
     return born
 
@@ -115,7 +116,7 @@ def _trouble(born: Sequence[tuple[str, Ticket]]) -> BaseException | None:
 def birth(desk: Desk, order: Order) -> tuple[str, Change]:
     """The change that brings a task into being if its key is new, and the id it gets then."""
     check_order(order)
-    return _birth(desk, order)
+    return _birth(order, desk.clock.wall_ms(), desk.standing.keep_up())
 
 
 def check_order(order: Order) -> None:
@@ -125,13 +126,15 @@ def check_order(order: Order) -> None:
     check_name(order.key, "key")
 
 
-def _birth(desk: Desk, order: Order) -> tuple[str, Change]:
-    task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
-    store = desk.standing.keep_up()
+def _birth(order: Order, at: int, store: Epoch) -> tuple[str, Change]:
+    task, identity = str(uuid_utils.uuid7()), change_id()
     event = j.Enqueued(
         task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at, store.epoch, store.window
     )
-    part, _, _ = part_of_task(order.tenant, None, START, (event,), actor=order.actor, token=0, at=at, id=identity)
+    rows = j.seal(
+        (event,), tenant=order.tenant, stream=task, seq=0, previous=j.GENESIS, actor=order.actor, token=0, at=at, id=identity
+    )
+    part = Part(order.tenant, task, START, rows, projection.of_birth(order.tenant, event))
     return task, Change(identity, (part,), create=(order.tenant, order.kind, order.key, task))
 
 
