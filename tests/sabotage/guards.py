@@ -39,6 +39,7 @@ APPROVALS, APPROVED, APPROVAL_RACES = (
 LIMITS, LIMITED = ("tests/machine/test_rules_limits.py",), ("tests/app/test_limits.py",)
 REDACTED, VEIL = ("tests/app/test_redaction.py",), ("tests/engine/test_veil.py",)
 EVERYWHERE = ("tests/app/test_redaction_everywhere.py",)
+MANY = ("tests/app/test_enqueue_many.py",)
 HOPEFUL = "tests/postgres/test_postgres_hopeful.py"
 REDACTED_ATOMIC = ("tests/postgres/test_postgres_redaction.py",)
 AS_WHOM = ("tests/app/test_identity.py",)
@@ -612,6 +613,13 @@ BY_TEST = (
     Guard("R20 what was in doubt still is", "machine/epochs.py",
           "since = min(event.since, state.since) if state.doubtful else event.since", "since = event.since", EPOCHS),
     Guard("R20 what is accepted in the window is in doubt", "machine/epochs.py", " and not task.doubt:", ":", EPOCHS),
+    Guard("many tasks: all are checked before any is accepted", "engine/queue.py", "    for order in orders:\n        check_order(order)\n", "", MANY),
+    Guard("many tasks: it returns when all are durable", "engine/queue.py",
+          "    for _, ticket in reversed(given):  # the last is mostly answered last\n        if not ticket.is_set:\n", "    for _, ticket in reversed(given):\n        if False:\n", MANY),
+    Guard("many tasks: others wait behind two slices at most", "engine/queue.py",
+          "        wrong = yield from _answered(before, ids)\n        before = slice_of\n", "        before = [*before, *slice_of]\n", MANY),
+    Guard("redaction: nor in one of many tasks", "decorated.py", "            orders.append(self._ordered(call._data, call.key, options))\n",
+          "            orders.append(Order(self._app.tenant_of(options.tenant), self._work.first_name, call.key, call._data, self._work.queue))\n", ("tests/app/test_redaction.py",)),
     Guard("R20 a task is told that the window was open", "engine/queue.py", "store.epoch, store.window\n", "store.epoch, False\n", DOUBT),
     Guard("R20 in doubt the first submission looks up first", "machine/effects.py",
           "if c.doubt is not None and _doubtful(effect, c, c.doubt):", "if False:", MIDDLE),

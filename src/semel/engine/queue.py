@@ -67,50 +67,51 @@ def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any,
     """
     for order in orders:
         check_order(order)
-    born: list[tuple[str, Ticket]] = []
+    ids: list[str] = []
+    given = 0
+    before: list[tuple[str, Ticket]] = []
     wrong: BaseException | None = None
-    asked = 0  # so many have been waited for
-    while len(born) < len(orders) and wrong is None:
-        given = len(born)
+    while given < len(orders) and wrong is None:
         try:
-            changes = _slice(desk, orders, given)
-            tickets = desk.writer.submit_all([change for _, change in changes])
+            slice_of = _submitted(desk, orders, given)
         except StoreUnavailable as error:
             wrong = error
             break
-        born += [(task, ticket) for (task, _), ticket in zip(changes, tickets, strict=True)]
-        yield from _answered(born[asked:given])
-        wrong = _trouble(born[asked:given])
-        asked = given
-    yield from _answered(born[asked:])
-    wrong = wrong or _trouble(born[asked:])
+        given += len(slice_of)
+        wrong = yield from _answered(before, ids)
+        before = slice_of
+    wrong = (yield from _answered(before, ids)) or wrong
     if wrong is not None:
-        known = sum(not isinstance(ticket.value, BaseException) for _, ticket in born)
         raise StoreUnavailable(
-            f"{wrong}; of {len(orders)} tasks {known} are accepted, and of the others it is not known: the same calls again "
+            f"{wrong}; of {len(orders)} tasks {len(ids)} are accepted, and of the others it is not known: the same calls again "
             f"accept the rest"
         ) from wrong
-    return [accepted(task, ticket.value) for task, ticket in born]
+    return ids
 
 
-def _slice(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Change]]:
-    """The changes of so many that one transaction may hold them beside others."""
+def _submitted(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Ticket]]:
+    """Give the writer so many, from `start` on, that one transaction may hold them beside others."""
     born: list[tuple[str, Change]] = []
     size, at, store = 0, desk.clock.wall_ms(), desk.standing.keep_up()
     while len(born) < SLICE and size < SLICE_CHARACTERS and start + len(born) < len(orders):
         born.append(_birth(orders[start + len(born)], at, store))
         size += len(born[-1][1].parts[0].rows[0].body)
-    return born
+    tickets = desk.writer.submit_all([change for _, change in born])
+    return [(task, ticket) for (task, _), ticket in zip(born, tickets, strict=True)]
 
 
-def _answered(born: Sequence[tuple[str, Ticket]]) -> Generator[Request, Any, None]:
-    for _, ticket in reversed(born):  # the last is mostly answered last
+def _answered(given: Sequence[tuple[str, Ticket]], ids: list[str]) -> Generator[Request, Any, BaseException | None]:
+    """Wait for all of these; `ids` gets those of what was accepted. What the store raised of one that was not."""
+    for _, ticket in reversed(given):  # the last is mostly answered last
         if not ticket.is_set:
             yield Await(ticket)
-
-
-def _trouble(born: Sequence[tuple[str, Ticket]]) -> BaseException | None:
-    return next((ticket.value for _, ticket in born if isinstance(ticket.value, BaseException)), None)
+    wrong: BaseException | None = None
+    for task, ticket in given:
+        if isinstance(ticket.value, BaseException):
+            wrong = wrong or ticket.value
+        else:
+            ids.append(accepted(task, ticket.value))
+    return wrong
 
 
 def birth(desk: Desk, order: Order) -> tuple[str, Change]:
