@@ -33,6 +33,9 @@ def rates(kit: Kit) -> None:
     with kit.store() as url:
         put = do("callers", url, n, 50)
     kit.note("enqueue, 50 callers", per_second=n / put["seconds"])
+    with kit.store() as url:
+        put = do("enqueue_many", url, "empty", n)
+    kit.note("enqueue_many, 500 at once", per_second=n / put["seconds"])
 
 
 def throughput(kit: Kit, kind: str, count: int, concurrency: int, figure: str, each: int = 1) -> None:

@@ -224,6 +224,22 @@ def enqueue(url: str, kind: str, n: str, start: str = "0", at_once: str = "500",
     return {"seconds": time.monotonic() - began, "n": high - low}
 
 
+def enqueue_many(url: str, kind: str, n: str, at_once: str = "500") -> dict[str, Any]:
+    """The same by `aenqueue_many`."""
+    work = Work(url)
+    task = getattr(work, kind)
+    work.app.tasks.list(limit=1)
+    count, size = int(n), int(at_once)
+    began = time.monotonic()
+
+    async def go() -> None:
+        for n in range(0, count, size):
+            await task.aenqueue_many(task.call(i) for i in range(n, min(count, n + size)))
+
+    asyncio.run(go())
+    return {"seconds": time.monotonic() - began, "n": count}
+
+
 def few(url: str, n: str) -> dict[str, Any]:
     """Enqueue one task for each of so many tenants."""
     work = Work(url)
@@ -290,8 +306,10 @@ def rss() -> float:
 
 
 VERBS: dict[str, Callable[..., dict[str, Any]]] = {
-    verb.__name__: verb for verb in (worker, sampled, first, flow, steps, sessions, serve, enqueue, few, callers, paced, alone)
-}
+    verb.__name__: verb for verb in (
+        worker, sampled, first, flow, steps, sessions, serve, enqueue, enqueue_many, few, callers, paced, alone,
+    )
+}  # fmt: skip
 
 if __name__ == "__main__":
     print(json.dumps(VERBS[sys.argv[1]](*sys.argv[2:])), flush=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from semel.app import App
     from semel.app import current_work as current
-    from semel.decorated import Effect, Executes, Task, bind, sleep, spend, wait_for
+    from semel.decorated import Call, Effect, Executes, Task, bind, sleep, spend, wait_for
     from semel.direct import Work
     from semel.engine.dead import Handled
     from semel.engine.planned import Planned
@@ -45,6 +45,7 @@ __all__ = [
     "App",
     "Ask",
     "Atomic",
+    "Call",
     "Confirmed",
     "Conflict",
     "DeadLetters",
@@ -88,7 +89,7 @@ __all__ = [
 
 _IN = {
     "app": ("App",),
-    "decorated": ("Effect", "Executes", "Task", "bind", "sleep", "spend", "wait_for"),
+    "decorated": ("Call", "Effect", "Executes", "Task", "bind", "sleep", "spend", "wait_for"),
     "direct": ("Work",),
     "engine.dead": ("Handled",),
     "engine.planned": ("Planned",),

@@ -17,7 +17,6 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 from semel import direct
 from semel.decorated import (
     EffectDecorator,
-    Options,
     Task,
     TaskDecorator,
     effect_function,
@@ -26,7 +25,7 @@ from semel.decorated import (
 )
 from semel.engine import declare, drive, redaction, review, startcheck, stats, views
 from semel.engine.keyring import expect_key
-from semel.engine.queue import Order, accepted, birth, check_name, enqueue
+from semel.engine.queue import Order, accepted, birth, check_name, enqueue, enqueue_many
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
 from semel.errors import Misuse
@@ -177,7 +176,7 @@ class App:
                 fn, intent=intent, queue=queue, retry=retry, limits=limits, timeout=timeout, name=name, formerly=formerly
             )
             self.declared_tasks.add(declared)
-            return Task(self, declared, Options())
+            return Task(self, declared)
 
         return cast(TaskDecorator, declares)
 
@@ -391,6 +390,21 @@ class App:
             return Ref(accepted(task, outcome), order.tenant, app=self)
         task, ticket = enqueue(runtime.desk, order)
         return Ref(accepted(task, await drive.wait_for_signal(ticket)), order.tenant, app=self)
+
+    def accept_many(self, orders: Sequence[Order], transaction: Any = None) -> list[Ref[Any]]:
+        """Enqueue many, and wait until all are durable; within a transaction of the caller's own: one after the other."""
+        if transaction is not None:
+            return [self.accept(order, transaction) for order in orders]
+        ids = drive.run(enqueue_many(self.runtime.desk, orders))
+        return [Ref(id, order.tenant, app=self) for id, order in zip(ids, orders, strict=True)]
+
+    async def aaccept_many(self, orders: Sequence[Order], transaction: Any = None) -> list[Ref[Any]]:
+        """The same, awaited."""
+        if transaction is not None:
+            return [await self.aaccept(order, transaction) for order in orders]
+        runtime = self._runtime if self._runtime is not None else await asyncio.to_thread(self._open)
+        ids = await drive.arun(enqueue_many(runtime.desk, orders))
+        return [Ref(id, order.tenant, app=self) for id, order in zip(ids, orders, strict=True)]
 
     def run_here(self, work: declare.Work, order: Order, wait: timedelta) -> Generator[Request, Any, Any]:
         """A task's `run`, as a procedure."""

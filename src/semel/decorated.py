@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast, overload
@@ -20,7 +20,7 @@ from semel.engine.runtime import IN_EFFECT, current, in_loop, inside, set_here
 from semel.errors import Misuse, Suspended
 from semel.machine import keys, tasks
 from semel.machine.limits import text_of
-from semel.model import Ref, Submission, exact_usd, whole_number
+from semel.model import Json, Ref, Submission, exact_usd, whole_number
 
 if TYPE_CHECKING:
     from semel.app import App
@@ -274,7 +274,7 @@ class Task(Generic[P, T]):
 
     def __init__(self, app: App, work: declare.Work, options: Options | None = None) -> None:
         self._app, self._work = app, work
-        self._options = options or Options()
+        self._options = options or NOTHING_SAID
         self.fn: Callable[P, Any] = work.fn
         self.name = work.name
         self.__doc__ = work.fn.__doc__
@@ -303,10 +303,14 @@ class Task(Generic[P, T]):
 
     def order(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Order:
         """The task as data, checked against the handler's signature."""
-        work, options = self._work, self._options
+        return self._ordered(*self._read(args, kwargs), self._options)
+
+    def _read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Json], str]:
+        """The arguments as data, and the key. Raises `Misuse`."""
+        work = self._work
         what = f"task {work.name}"
         data = work.parameters.encode(work.parameters.bind(args, kwargs))
-        key = options.key
+        key = self._options.key
         if key is None:
             if not work.intent:
                 raise Misuse(
@@ -317,8 +321,12 @@ class Task(Generic[P, T]):
             for name, value in intent.items():
                 keys.check_intent(value, f"{what}: intent {name}")
             key = keys.task_key(intent)
+        return data, key
+
+    def _ordered(self, data: dict[str, Json], key: str, options: Options) -> Order:
+        work = self._work
         if (attempt := current.get()) is not None:
-            redaction.refuse_clear(attempt, f"{what}: an argument, or its key,", data, key)
+            redaction.refuse_clear(attempt, f"task {work.name}: an argument, or its key,", data, key)
         due = 0 if options.run_at is None else int(options.run_at.timestamp() * 1000)
         return Order(self._app.tenant_of(options.tenant), work.first_name, key, data, work.queue, options.priority, due)
 
@@ -330,6 +338,43 @@ class Task(Generic[P, T]):
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Ref[T]:
         """The awaitable twin of `enqueue`."""
         return await self._app.aaccept(self.order(args, kwargs), self._options.transaction)
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]:
+        """One of the calls of an `enqueue_many`: checked here, and accepted there. What `using` says holds for it alone."""
+        if self._options.transaction is not None:
+            name = self._work.fn.__name__
+            raise Misuse(
+                f"task {self.name}: a call is in no transaction by itself, all of them are; write "
+                f"{name}.using(transaction=...).enqueue_many([{name}.call(...), ...])"
+            )
+        return Call(self._work, *self._read(args, kwargs), self._options)
+
+    def enqueue_many(self, calls: Iterable[Call[P, T]]) -> list[Ref[T]]:
+        """Accept many, as `enqueue` does each of them; durable when it returns. Their Refs, in the order given.
+
+        All are checked before any is accepted. Cut off in the middle, some are: the same calls again accept the rest.
+        """
+        not_in_loop(f"{self.name}.enqueue_many", f"await {self.name}.aenqueue_many(...)")
+        return self._app.accept_many(self._orders(calls), self._options.transaction)
+
+    async def aenqueue_many(self, calls: Iterable[Call[P, T]]) -> list[Ref[T]]:
+        """The awaitable twin of `enqueue_many`."""
+        return await self._app.aaccept_many(self._orders(calls), self._options.transaction)
+
+    def _orders(self, calls: Iterable[Call[P, T]]) -> list[Order]:
+        name = self._work.fn.__name__
+        if self._options.key is not None:
+            raise Misuse(f"task {self.name}: one key is no key for many calls; write {name}.using(key=...).call(...) for each")
+        orders: list[Order] = []
+        for call in calls:
+            if not isinstance(call, Call) or call._work is not self._work:
+                raise Misuse(
+                    f"task {self.name}: enqueue_many takes calls of this task, and not {_shown(call)}; write "
+                    f"{name}.enqueue_many([{name}.call(...), ...])"
+                )
+            options = self._options if call._options is NOTHING_SAID else call._options
+            orders.append(self._ordered(call._data, call.key, options))
+        return orders
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
         """Accept the task and make one attempt in this very process; its recorded result if it is done; else `Unsettled`."""
@@ -358,6 +403,22 @@ class Task(Generic[P, T]):
             )
 
 
+class Call(Generic[P, T]):
+    """A call of a task that is yet to be accepted: one of those that `enqueue_many` takes. Made by `task.call(...)`."""
+
+    __slots__ = ("_data", "_options", "_work", "key")
+
+    def __init__(self, work: declare.Work, data: dict[str, Json], key: str, options: Options) -> None:
+        self._work, self._data, self.key, self._options = work, data, key, options
+
+    def __repr__(self) -> str:
+        return f"<call of task {self._work.name}, key {self.key!r}>"
+
+
+def _shown(call: object) -> str:
+    return repr(call) if isinstance(call, Call) else f"a {type(call).__name__}"
+
+
 class Options:
     """What `using` says."""
 
@@ -372,3 +433,6 @@ class Options:
     ) -> None:
         self.key, self.tenant, self.priority, self.run_at, self.wait = key, tenant, priority, run_at, wait
         self.transaction = transaction
+
+
+NOTHING_SAID = Options()

@@ -24,13 +24,13 @@ MODULES = (semel, semel.testing, semel.testing.crashtest, provider)
 INTERNAL = {
     "App": {
         "runtime", "open_store", "expect_store", "load", "be_worker", "tenant_of", "within", "locate", "address", "opened",
-        "accept", "aaccept", "run_here", "expect_postgres", "result_of", "aresult_of",
+        "accept", "aaccept", "accept_many", "aaccept_many", "run_here", "expect_postgres", "result_of", "aresult_of",
     },
     "Effects": {"row"},
     "Task": {"order"},
     "VirtualClock": {"pause"},
 }  # fmt: skip
-NOT_FOR_USERS = {"App", "Task", "Work", "Submission", "Ref", "Provider", "VirtualClock"}  # made by others, or shown in full above
+NOT_FOR_USERS = {"App", "Call", "Task", "Work", "Submission", "Ref", "Provider", "VirtualClock"}  # made by others, or shown above
 Shape = list[tuple[str, str, bool]]  # name, kind, has a default
 
 

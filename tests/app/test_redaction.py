@@ -371,6 +371,9 @@ def test_a_value_in_a_signal_or_only_in_a_steps_arguments(till: Till, h: Harness
     assert "in clear in the payload of signal card" in app.tasks.get(ref).why and till.sent == []
 
 
+OF_MANY = (("t8", ("r8",)), ("t9", ("r9", CARD)))
+
+
 @pytest.mark.parametrize(
     ("says", "then"),
     [
@@ -378,6 +381,10 @@ def test_a_value_in_a_signal_or_only_in_a_steps_arguments(till: Till, h: Harness
         ("step look: its result holds what an effect of this attempt redacted", lambda till: till.look("")),
         ("step look: an argument holds what", lambda till: till.look(CARD)),
         ("task bill: an argument, or its key, holds what", lambda till: till.bill.using(key="t9").enqueue("r9", CARD)),
+        (
+            "task bill: an argument, or its key, holds what",
+            lambda till: till.bill.enqueue_many([till.bill.using(key=key).call(*args) for key, args in OF_MANY]),
+        ),
         ("the payload of 'card' holds what", lambda till: till.app.signal(semel.current().ref, "card", {"number": CARD})),
         ("task bill: an argument, or its key, holds what", lambda till: till.bill.using(key=CARD).enqueue("r9")),
     ],

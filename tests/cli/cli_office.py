@@ -72,11 +72,11 @@ class Office:
         assert code is None or done.returncode == code, f"semel {args}: {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
 
-    def look(self, *args: str, code: int = 0) -> Result:
+    def look(self, *args: str, code: int = 0, given: str | None = None) -> Result:
         """Run one command in this process, which is quicker; `code`: the exit code that it must have."""
         env = {**dict.fromkeys(COLOUR), "SEMEL_STORE": self.url, "COLUMNS": "80", "CLERK_WORLD": str(self.folder / "world")}
         sys.modules.pop("clerk", None)  # it takes its store from the environment when it is imported
-        done = CliRunner().invoke(main.cli, args, env=env)
+        done = CliRunner().invoke(main.cli, args, env=env, input=given)
         assert done.exit_code == code, f"semel {args}: {done.exit_code}\n{done.output}\n{done.exception!r}"
         return done
 

@@ -35,6 +35,31 @@ def test_key_tenant_and_priority(fresh: Office) -> None:
     assert fresh.json("why", "mine", "--tenant", "acme")["story"][0]["actor"] == "cli"
 
 
+def test_many_come_line_by_line(fresh: Office) -> None:
+    lines = '["inv_1"]\n\n{"cents": 7, "invoice": "inv_2"}\n["inv_1", 9]'
+    done = fresh.look("enqueue", "clerk:app", "bill", "--lines", "--json", given=lines)
+    first, second, again = json.loads(done.stdout)["ids"]
+    assert again == first and [row["id"] for row in fresh.json("tasks")["tasks"]] == [second, first]
+    assert "3 tasks accepted" in fresh.look("enqueue", "clerk:app", "bill", "--lines", given=lines).stdout
+    assert fresh.json("why", "inv_2")["story"][0]["actor"] == "cli"
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "words"),
+    [
+        ('["a"]\n["b", "much"]', [], "line 2 of the standard input: task bill: cents is not a int"),
+        ('["a"]\n"b"', [], "line 2 of the standard input: it is neither an array of arguments nor an object"),
+        ('["a"]\n[NaN]', [], "line 2 of the standard input: NaN is no JSON"),
+        ('["a"]', ["b"], "--lines takes arguments from the standard input"),
+        ('["a"]', ["--key", "k"], "leave out ARGS, --key"),
+    ],
+)
+def test_a_wrong_line_is_named_and_none_is_accepted(fresh: Office, lines: str, more: list[str], words: str) -> None:
+    done = fresh.look("enqueue", "clerk:app", "bill", *more, "--lines", given=lines, code=2)
+    assert words in " ".join(done.stderr.split()) and done.stdout == ""
+    assert not fresh.store.exists() or fresh.json("tasks")["tasks"] == []
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [

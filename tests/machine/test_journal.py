@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import MISSING, fields, replace
 from typing import Any, get_type_hints
@@ -235,6 +236,18 @@ def test_no_two_rows_with_the_same_text_in_other_columns_share_a_hash(data: st.D
     other = dict(zip(names, (whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)), strict=True))
     first, second = (j.chain(j.GENESIS, seq=1, token=1, at=1, **columns) for columns in (one, other))
     assert (first == second) == (one == other)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_the_hash_is_over_each_column_behind_the_number_of_its_bytes(data: st.DataObject) -> None:
+    text = st.text("ab:1ä€😀", max_size=4)
+    tenant, stream, kind, actor, id, body = (data.draw(text) for _ in range(6))
+    hasher = hashlib.sha256(j.GENESIS)
+    for column in (tenant, stream, "12", kind, actor, "3", "45", id, body):
+        hasher.update(f"{len(column.encode())}:{column}".encode())
+    told = {"tenant": tenant, "stream": stream, "kind": kind, "actor": actor, "id": id, "body": body}
+    assert j.chain(j.GENESIS, seq=12, token=3, at=45, **told) == hasher.digest()
 
 
 def test_the_numbers_have_boundaries_too() -> None:

@@ -36,6 +36,19 @@ def test_the_tables_written_step_by_step_equal_the_tables_of_the_fold(moves: lis
 
 
 @RUNS
+@given(
+    st.builds(
+        j.Enqueued, task=st.text(), name=st.text(), key=st.text(), args=st.dictionaries(st.text(), st.integers()),
+        queue=st.sampled_from(["", "q", "default"]), priority=st.integers(-1000, 1000), due=st.integers(0), epoch=st.integers(0),
+        doubt=st.booleans(),
+    ),
+    st.integers(0),
+)  # fmt: skip
+def test_what_is_written_of_a_birth_is_what_its_fold_says(event: j.Enqueued, at: int) -> None:
+    assert p.of_birth(TENANT, event) == p.of_task(TENANT, None, t.apply(t.Task(), event, at), ())
+
+
+@RUNS
 @given(MOVES, st.integers(0, 40))
 def test_a_fold_may_stop_anywhere_and_go_on(moves: list[tuple[str, int, int]], cut: int) -> None:
     history = History()

@@ -90,6 +90,19 @@ def test_it_is_real_with_the_callers_commit_and_a_rollback_leaves_nothing(app: s
     assert app.runtime.desk.store.sizes() == {"task": 1, "ready": 1, "inflight": 0, "effect": 0, "unknown": 0, "task_key": 1}
 
 
+def test_many_are_real_with_the_callers_commit_all_or_none(app: semel.App, bill: Any, own: Any) -> None:
+    mine = bill.using(transaction=own)
+    with pytest.raises(semel.Misuse, match=r"write bill\.using\(transaction=\.\.\.\)\.enqueue_many"):
+        mine.call("o1")
+    mine.enqueue_many([bill.call("o1"), bill.call("o2")])
+    own.rollback()
+    assert app.tasks.list() == []
+    refs = mine.enqueue_many([bill.call("o1"), bill.using(key="o3").call("o2"), bill.call("o1")])
+    assert app.tasks.list() == []
+    own.commit()
+    assert keys(app) == ["o1", "o3"] and refs[2] == refs[0] != refs[1]
+
+
 def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, own: Any) -> None:
     here = bill.using(transaction=own, key="here", priority=3).enqueue("o1")
     own.commit()

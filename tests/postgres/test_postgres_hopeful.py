@@ -15,8 +15,10 @@ from psycopg import errors
 
 from semel.errors import StoreUnavailable
 from semel.machine import journal as j
-from semel.machine import tasks
+from semel.machine import projection, tasks
+from semel.store.batch import Facts
 from semel.store.contract import Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
+from semel.store.pgexpect import expected
 from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
 from semel.testing.conformance_kit import TENANT, Stream, broken_guards, claimed, claiming, session, task
@@ -135,6 +137,22 @@ def test_hope_is_one_round_trip_and_in_vain_it_is_left_alone_for_a_while(make_st
     before = store._writer.trips
     assert store.commit([Stream("u").then()[0]]) == [Landed()]
     assert store._writer.trips - before == 2, "each hope in vain writes into the server's log"
+
+
+def test_a_birth_is_asked_for_by_the_insert_of_its_key_alone(make_store: Make) -> None:
+    store = make_store()
+    assert store.commit([Stream("warm").then()[0]]) == [Landed()]
+    (one, known), (two, _) = task("one", id="one"), task("two", id="two")
+    follows, after = known.then(j.Cancelled("enough"))
+    assert expected([one, two, follows], []) == (Facts(), [])
+    assert commit(store, [one, two, follows], careful=False) == ([Landed()] * 3, 1)
+    taken = [task("one", id="three")[0], task("three", id="one")[0]]  # its key; its id
+    for careful in (False, True):
+        assert commit(store, taken, careful=careful)[0] == [Exists("one"), Stale("one")]
+    assert store.holds(projection.of_task(TENANT, None, after.state, ())) == []
+    for not_born in (Stream("s").then()[0], dataclasses.replace(one, create=None), dataclasses.replace(one, create=two.create)):
+        found = expected([not_born], [])
+        assert found is not None and found[1], "what begins without a key of its own is asked for"
 
 
 def test_what_fails_after_its_last_statement_is_no_success(database: str) -> None:

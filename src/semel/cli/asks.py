@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from semel.app import App
 from semel.cli.decide import strict_json
 from semel.decorated import Task
-from semel.engine import views
-from semel.engine.queue import accepted, enqueue
+from semel.engine import drive, views
+from semel.engine.queue import Order, accepted, enqueue, enqueue_many
 from semel.errors import Misuse
 from semel.machine.tasks import Task as State
 
@@ -52,15 +52,37 @@ def arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return tuple(args), named
 
 
-def accept(app: App, kind: str, given: Sequence[str], *, key: str | None, tenant: str | None, priority: int) -> Accepted:
-    """Accept one task, durably. Raises `Misuse` for arguments that its handler would not take."""
+def _declared(app: App, kind: str) -> Task[..., Any]:
     app.load()
     work = app.declared_tasks.get(kind)
     if work is None:
         known = ", ".join(app.declared_tasks.names()) or "none"
         raise Misuse(f"this app declares no task {kind!r}; it has: {known}")
+    return Task(app, work)
+
+
+def accept_lines(app: App, kind: str, lines: Iterable[str], *, tenant: str | None, priority: int) -> list[str]:
+    """Accept a task for each line, an array or an object of its arguments. Their ids. Raises `Misuse`; then none is accepted."""
+    task = _declared(app, kind).using(tenant=tenant, priority=priority)
+    orders: list[Order] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            given = strict_json(line)
+            if not isinstance(given, list | dict):
+                raise ValueError("it is neither an array of arguments nor an object that names them")
+            args, named = (tuple(given), {}) if isinstance(given, list) else ((), given)
+            orders.append(replace(task.order(args, named), actor="cli"))
+        except (ValueError, RecursionError, Misuse) as error:
+            raise Misuse(f"line {number} of the standard input: {error}; nothing is accepted") from error
+    return drive.run(enqueue_many(app.runtime.desk, orders))
+
+
+def accept(app: App, kind: str, given: Sequence[str], *, key: str | None, tenant: str | None, priority: int) -> Accepted:
+    """Accept one task, durably. Raises `Misuse` for arguments that its handler would not take."""
+    task = _declared(app, kind).using(key=key, tenant=tenant, priority=priority)
     args, named = arguments(given)
-    task: Task[..., Any] = Task(app, work).using(key=key, tenant=tenant, priority=priority)
     try:
         order = replace(task.order(args, named), actor="cli")
     except Misuse as error:

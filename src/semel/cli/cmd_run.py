@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from semel.cli.options import (
 )
 from semel.engine import views
 from semel.errors import Misuse
+from semel.machine.words import count
 from semel.model import Ref
 
 Queues = Annotated[
@@ -67,12 +69,28 @@ def enqueue(
         typer.Option("--tenant", metavar="NAME", help="Whose; default: the app's.", show_default=False),
     ] = None,
     priority: Annotated[int, typer.Option("--priority", metavar="N", help="Higher is sooner.")] = 0,
+    lines: Annotated[
+        bool,
+        typer.Option("--lines", metavar="", help="Many: on each line of the standard input, the arguments of one as JSON.")
+    ] = False,
     as_json: JsonOpt = False,
 ) -> None:  # fmt: skip
     """Accept a task. The same key again is the same task.
 
     Arguments: inv_42 is a text, 42 a number, '"42"' the text 42, cents=1200 one by name; write -- before one like -1.
     """
+    if lines:
+        if args or key is not None:
+            raise Misuse(
+                "--lines takes arguments from the standard input, and keys from the task's intent; leave out ARGS, --key"
+            )
+        with reach.closing(reach.load_app(target)) as app:
+            ids = asks.accept_lines(app, task, sys.stdin, tenant=tenant, priority=priority)
+        if as_json:
+            output.emit({"ids": list(ids)})
+        else:
+            output.say(f"{count(len(ids), 'task')} accepted, new or there already")
+        return
     with reach.closing(reach.load_app(target)) as app:
         done = asks.accept(app, task, args or [], key=key, tenant=tenant, priority=priority)
     state = done.state

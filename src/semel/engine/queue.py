@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import uuid_utils
 
 from semel.engine.declare import Registry, Work
 from semel.engine.ledger import START, Desk, change_id, part_of_task
+from semel.engine.requests import Await, Request
 from semel.engine.session import Session
 from semel.engine.standing import Paused
-from semel.errors import Misuse
+from semel.errors import Misuse, StoreUnavailable
 from semel.machine import journal as j
-from semel.machine import limits, pauses, tasks
+from semel.machine import limits, pauses, projection, tasks
+from semel.machine.epochs import Epoch
 from semel.machine.journal import Row
+from semel.machine.records import record
 from semel.model import Json, Limits, Refusal, Retry
-from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome
+from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome, Part
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
+SLICE, SLICE_CHARACTERS = 256, 1 << 22  # of many tasks so many are given to the writer together
 AT_ONCE_SECONDS = 0.01  # tasks that one claim takes are looked at within so long, or it is asked anew what is paused
 UNLIMITED = Limits()
 log = logging.getLogger("semel")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Order:
     """A task to be accepted. due: milliseconds since the Unix epoch. queue "": direct mode, which no worker claims."""
 
@@ -54,16 +59,84 @@ def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
     return task, desk.writer.submit(change)
 
 
+def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any, list[str]]:
+    """The ids of many tasks, in the order given, when all are durable; each is a change of its own.
+
+    They are given to the writer slice by slice, and two slices are under way at a time: what others write waits behind so
+    many at most, and the next is made while the last is written. Raises `Misuse`, and then nothing is accepted; and what the
+    store raised, when it has answered all that it was given: no further slice is, and what is accepted stays so.
+    """
+    for order in orders:
+        check_order(order)
+    ids: list[str] = []
+    given = 0
+    before: list[tuple[str, Ticket]] = []
+    wrong: BaseException | None = None
+    while given < len(orders) and wrong is None:
+        try:
+            slice_of = _submitted(desk, orders, given)
+        except StoreUnavailable as error:
+            wrong = error
+            break
+        given += len(slice_of)
+        wrong = yield from _answered(before, ids)
+        before = slice_of
+    wrong = (yield from _answered(before, ids)) or wrong
+    if wrong is not None:
+        raise StoreUnavailable(
+            f"{wrong}; of {len(orders)} tasks {len(ids)} are accepted, and of the others it is not known: the same calls again "
+            f"accept the rest"
+        ) from wrong
+    return ids
+
+
+def _submitted(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Ticket]]:
+    """Give the writer so many, from `start` on, that one transaction may hold them beside others."""
+    born: list[tuple[str, Change]] = []
+    size, at, store = 0, desk.clock.wall_ms(), desk.standing.keep_up()
+    while len(born) < SLICE and size < SLICE_CHARACTERS and start + len(born) < len(orders):
+        born.append(_birth(orders[start + len(born)], at, store))
+        size += len(born[-1][1].parts[0].rows[0].body)
+    tickets = desk.writer.submit_all([change for _, change in born])
+    return [(task, ticket) for (task, _), ticket in zip(born, tickets, strict=True)]
+
+
+def _answered(given: Sequence[tuple[str, Ticket]], ids: list[str]) -> Generator[Request, Any, BaseException | None]:
+    """Wait for all of these; `ids` gets those of what was accepted. What the store raised of one that was not."""
+    for _, ticket in reversed(given):  # the last is mostly answered last
+        if not ticket.is_set:
+            yield Await(ticket)
+    wrong: BaseException | None = None
+    for task, ticket in given:
+        if isinstance(ticket.value, BaseException):
+            wrong = wrong or ticket.value
+        else:
+            ids.append(accepted(task, ticket.value))
+    return wrong
+
+
 def birth(desk: Desk, order: Order) -> tuple[str, Change]:
     """The change that brings a task into being if its key is new, and the id it gets then."""
-    for field in ("tenant", "kind", "key"):
-        check_name(getattr(order, field), field)
-    task, identity, at = str(uuid_utils.uuid7()), change_id(), desk.clock.wall_ms()
-    store = desk.standing.keep_up()
+    check_order(order)
+    return _birth(order, desk.clock.wall_ms(), desk.standing.keep_up())
+
+
+def check_order(order: Order) -> None:
+    """Raise `Misuse` for a name that nobody could read out."""
+    check_name(order.tenant, "tenant")
+    check_name(order.kind, "kind")
+    check_name(order.key, "key")
+
+
+def _birth(order: Order, at: int, store: Epoch) -> tuple[str, Change]:
+    task, identity = str(uuid_utils.uuid7()), change_id()
     event = j.Enqueued(
         task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at, store.epoch, store.window
     )
-    part, _, _ = part_of_task(order.tenant, None, START, (event,), actor=order.actor, token=0, at=at, id=identity)
+    rows = j.seal(
+        (event,), tenant=order.tenant, stream=task, seq=0, previous=j.GENESIS, actor=order.actor, token=0, at=at, id=identity
+    )
+    part = Part(order.tenant, task, START, rows, projection.of_birth(order.tenant, event))
     return task, Change(identity, (part,), create=(order.tenant, order.kind, order.key, task))
 
 

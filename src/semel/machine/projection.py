@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
+from semel.machine import tasks
 from semel.machine.effects import Effect
+from semel.machine.events import Enqueued
 from semel.machine.tasks import Key, Task
 from semel.model import Delivery, EffectState
 
@@ -113,6 +115,9 @@ def task_row(tenant: str, t: Task) -> TaskRow:
     )
 
 
+_AS_BORN = task_row("", tasks.apply(Task(), Enqueued("t", "kind", "key", None, "", 0, 0, 0, False), 0))[7:]  # from delivery on
+
+
 def ready_row(tenant: str, t: Task) -> ReadyRow | None:
     """The pointer by which workers find it. A task of direct mode has no queue: only its own caller enters it."""
     if t.delivery is not Delivery.QUEUED or not t.queue:
@@ -143,6 +148,14 @@ def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) 
     ready_gone, ready = _moved(ready_row(tenant, before) if before else None, ready_row(tenant, after))
     held_gone, held = _moved(inflight_row(tenant, before) if before else None, inflight_row(tenant, after))
     return Tables(task_row(tenant, after), ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
+
+
+def of_birth(tenant: str, event: Enqueued) -> Tables:
+    """What `of_task` says of a task of which nothing but this event is on record, without folding it. A test compares them."""
+    row = TaskRow(tenant, event.task, event.name, event.key, event.queue, event.priority, event.due, *_AS_BORN)
+    if not event.queue:
+        return Tables(row)
+    return Tables(row, None, ReadyRow(event.queue, event.name, -event.priority, event.due, tenant, event.task))
 
 
 def _moved(was: T | None, now: T | None) -> tuple[T | None, T | None]:

@@ -10,31 +10,48 @@ from collections.abc import Sequence
 
 from semel.machine.journal import GENESIS
 from semel.store.batch import NOWHERE, Facts, SessionFacts, Stream
-from semel.store.contract import Change, Guard, Head
+from semel.store.contract import Change, Guard, Head, Part
 from semel.store.pglink import Call, bytes_array, int_array, text_array
 
 
-def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts, Call] | None:
-    """The facts, and the question. None: they cannot be true all together."""
+def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts, list[Call]] | None:
+    """The facts, and the question, if there is any. None: they cannot be true all together."""
     guards = [*(change.guard for change in changes if change.guard), *claims]
     epochs = {guard.epoch for guard in guards}
     if len(epochs) > 1 or any(part.expect.seq == 0 and part.expect != NOWHERE for change in changes for part in change.parts):
         return None
     facts = Facts(epoch=max(epochs, default=0))
+    born: set[Stream] = set()
     for change in changes:
         for part in change.parts:
-            facts.heads.setdefault((part.tenant, part.stream), part.expect)
+            stream = (part.tenant, part.stream)
+            if stream not in facts.heads and _is_birth(change, part):
+                born.add(stream)
+            elif stream not in born:  # what follows a birth follows the batch's own rows
+                facts.heads.setdefault(stream, part.expect)
     written = set(facts.heads)
     for change in changes:
-        for tenant, stream, seq in change.checks:
-            facts.heads.setdefault((tenant, stream), Head(seq, GENESIS))  # its seq alone counts
+        for tenant, name, seq in change.checks:
+            if (tenant, name) not in born:
+                facts.heads.setdefault((tenant, name), Head(seq, GENESIS))  # its seq alone counts
     for guard in guards:
         known = facts.sessions.get(guard.session)
         beat = max(guard.beat, known.beat if known else guard.beat)
         facts.sessions[guard.session] = SessionFacts(guard.epoch, beat, "", living=True)
     newest = {guard.session: guard.seen for guard in guards if guard.seen is not None}  # who holds it holds all before
     facts.held = {guard.seen: True for guard in guards if guard.seen is not None}
-    return facts, ("as_expected", {**_heads(facts, written), **_sessions(facts), **_seen(sorted(newest.values()))})
+    if not facts.heads and not guards:
+        return facts, []
+    return facts, [("as_expected", {**_heads(facts, written), **_sessions(facts), **_seen(sorted(newest.values()))})]
+
+
+def _is_birth(change: Change, part: Part) -> bool:
+    """Whether it begins the stream of the task that the change brings into being. Where that stands need not be asked: its key is
+    inserted in the same transaction, and fails if it is taken; it names its task from the task's first row on, and is never
+    removed. (An id that another key has already would meet the journal's primary key.)
+    """
+    create = change.create
+    return create is not None and part.stream == create[3] and part.tenant == create[0] and part.expect == NOWHERE
 
 
 def _heads(facts: Facts, written: set[Stream]) -> dict[str, str]:

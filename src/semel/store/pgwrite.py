@@ -30,6 +30,7 @@ log = logging.getLogger("semel")
 
 _JOURNAL = ("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
 _of_journal = attrgetter(*_JOURNAL)
+AS_BORN = ("queued", "not_started", 0, 0, "", 0, 0, 0, 1, "")  # a task's row from `delivery` on, as `insert_task` says it too
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
@@ -120,7 +121,7 @@ class Transaction:
             raise NotAsExpected
         if guards := sorted(self._facts.sessions):
             self._unsent = [("lock_living", {"ids": text_array(guards)})]
-        self._unsent = [*first, *self._unsent, *_locking(bare), question]
+        self._unsent = [*first, *self._unsent, *_locking(bare), *question]
         return batch, outcomes
 
     # --- reading ---
@@ -347,12 +348,15 @@ class Transaction:
 
 def statements_of(writes: Writes) -> list[Call]:
     """The statements that write a batch, one for each kind, in the one order."""
+    born = [row[:7] for row in writes.tasks if row[7:] == AS_BORN]
+    others = [row for row in writes.tasks if row[7:] != AS_BORN] if len(born) < len(writes.tasks) else []
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
         ("delete_ready", ReadyRow._fields, writes.ready_gone),
         ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
         ("insert_journal", _JOURNAL, [_of_journal(row) for row in writes.rows]),
         ("take_away", ("tenant", "stream", "seq"), writes.pruned),
-        ("put_task", TaskRow._fields, writes.tasks),
+        ("insert_task", TaskRow._fields[:7], born),
+        ("put_task", TaskRow._fields, others),
         ("insert_ready", ReadyRow._fields, writes.ready),
         ("delete_inflight", InflightRow._fields, writes.inflight_gone),
         ("insert_inflight", InflightRow._fields, writes.inflight),

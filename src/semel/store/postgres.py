@@ -231,6 +231,8 @@ class Postgres:
 
     def _sorted_out(self, units: Sequence[Unit]) -> tuple[list[int], list[int]]:
         """Which units are new, and which are known to wait for a lock, or stand behind one that is."""
+        if not self._busy:
+            return list(range(len(units))), []
         waiting: list[int] = []
         behind: set[tuple[str, str]] = set()
         for at, unit in enumerate(units):

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from semel.errors import StoreUnavailable
@@ -144,6 +144,16 @@ class Writer:
     def submit(self, unit: Unit, *, waited_for: bool = True) -> Ticket:
         """Give a unit to the next transaction. An outcome that nobody waits for rides with the next intent (R6)."""
         ticket = Ticket(unit)
+        self._give((ticket,), waited_for=waited_for)
+        return ticket
+
+    def submit_all(self, units: Iterable[Unit]) -> list[Ticket]:
+        """Give several, one behind the other; somebody waits for all of them. The thread is woken once."""
+        tickets = [Ticket(unit) for unit in units]
+        self._give(tickets, waited_for=True)
+        return tickets
+
+    def _give(self, tickets: Sequence[Ticket], *, waited_for: bool) -> None:
         with self._lock:
             if self._closing:
                 raise StoreUnavailable("the app is closed; make a new semel.App to go on")
@@ -153,12 +163,11 @@ class Writer:
                 self._thread = thread
             if not self._queue:
                 self._lingering_until = time.monotonic() + LINGER_SECONDS
-            self._queue.append(ticket)
-            self._waited_for += waited_for
+            self._queue.extend(tickets)
+            self._waited_for += waited_for and len(tickets)
             if self._wakes_at and (waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST):
                 self._wakes_at = 0.0
                 self._wake.notify()
-        return ticket
 
     def barrier(self) -> Ticket:
         """Happens when all that was submitted before has been answered."""

@@ -145,6 +145,14 @@ SELECT * FROM unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[], 
 DELETE FROM semel.journal j USING unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[]) AS k (tenant, stream, seq)
 WHERE j.tenant = k.tenant AND j.stream = k.stream AND j.seq < k.seq;
 
+-- name: insert_task
+-- Of tasks that begin: nobody else can have a row of them, since their keys were inserted before.
+INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
+                        crashes, unknown, version, why)
+SELECT k.*, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, ''
+FROM unnest(%(tenant)s::text[], %(task)s::text[], %(kind)s::text[], %(key)s::text[], %(queue)s::text[], %(priority)s::bigint[],
+            %(due)s::bigint[]) AS k (tenant, task, kind, key, queue, priority, due);
+
 -- name: put_task
 -- What is there is updated, the rest inserted; whoever writes either holds the stream's next place in the journal already, so
 -- no rival is in between. (ON CONFLICT would lock each row first, and log that too.)
