@@ -345,7 +345,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class TaskView:
-    """What is known of a task: its ledgers of delivery and execution. due: milliseconds since the Unix epoch."""
+    """What is known of a task: its ledgers of delivery and execution. due: milliseconds since the Unix epoch.
+
+    version: of the last change to any of this; what is submitted and confirmed by an attempt that goes on is none.
+    """
 
     ref: Ref[Any]
     kind: str

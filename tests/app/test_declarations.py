@@ -477,7 +477,7 @@ def test_what_a_person_accepts_goes_on_and_is_on_record(make: Make, calls: list[
     start(new)
     assert new.tasks.get(ref).execution == "succeeded" and calls == ["charged a", "charged a"], "as she said"
     last = new.runtime.desk.store.rows("", d.STREAM)[-1]
-    assert last.actor == "person:ann" and j.event_of(last.kind, last.body).accepted  # type: ignore[attr-defined]
+    assert last.actor == "person:ann" and j.event_of(last).accepted  # type: ignore[attr-defined]
     with pytest.raises(semel.Misuse, match="does not fit what is under way"):
         begun(make, "b")
         start(make(effect={"name": "charge_card", "intent": ("n", "text")}))

@@ -144,7 +144,7 @@ def said_first(office: Office) -> int:
     program = """import clerk
 from semel.machine import journal
 row = clerk.app.runtime.desk.store.rows("", "store")[0]
-print(journal.event_of(row.kind, row.body).before)
+print(journal.event_of(row).before)
 clerk.app.close()
 """
     return int(office.python(program))

@@ -371,7 +371,7 @@ class Lab:
         """The invariant, at every row: while an effect of a task is unknown, the task intends no other. The last state."""
         task = tasks.Task()
         for row in rows:
-            event = journal.event_of(row.kind, row.body)
+            event = journal.event_of(row)
             if isinstance(event, journal.Intended):
                 assert task.unknown <= {event.key}, f"row {row.seq} intends {event.key} while {task.unknown} is unknown"
             task = tasks.apply(task, event, row.at)

@@ -205,7 +205,7 @@ class Storm:
             sent: Counter[tuple[str, int]] = Counter()
             last: dict[str, journal.Intended] = {}
             for row in self.lab.app.runtime.desk.store.rows(ref.tenant, ref.id):
-                event = journal.event_of(row.kind, row.body)
+                event = journal.event_of(row)
                 if isinstance(event, journal.Intended):
                     last[event.key] = event
                     sent[event.key, event.token] += 1

@@ -23,6 +23,7 @@ from semel.engine.acting import Acting
 from semel.engine.attempt import Attempt
 from semel.engine.declare import is_async
 from semel.engine.perform import Doing
+from semel.machine.journal import told_by
 from semel.supervise import die_with_parent
 from semel.testing import provider_client  # noqa: F401
 from semel.testing.crashtest import watch
@@ -99,7 +100,7 @@ def work(order: dict[str, Any]) -> int:
 def vars_of(row: Any) -> dict[str, Any]:
     """A row as `records.Run` wants it."""
     names = ("tenant", "stream", "seq", "kind", "actor", "token", "at")
-    return {**{name: getattr(row, name) for name in names}, "body": json.loads(row.body)}
+    return {**{name: getattr(row, name) for name in names}, "body": told_by(row)}
 
 
 def main() -> None:

@@ -21,6 +21,17 @@ KEYS = ("sml_a", "sml_b", "sml_c")
 STEPS = ("draft:d:1", "draft:d:2", "check:d:1")
 
 
+ROW = {"tenant": TENANT, "stream": STREAM, "seq": 1, "actor": "session:s1", "token": 7, "at": NOW, "id": "c1", "hash": bytes(32)}
+
+
+def read_back(event: j.Happened, **columns: Any) -> j.Happened:
+    """An event as its text in a row with such columns tells of it."""
+    column = {**ROW, **columns}
+    body = j.body_of(event, stream=column["stream"], token=column["token"], actor=column["actor"])
+    assert body.encode().decode() == body, "it can be stored"
+    return j.event_of(j.Row(**column, kind=event.kind, body=body))
+
+
 @dataclass
 class Model:
     """The tables as dicts, changed only by what a projection says, and strict about it."""

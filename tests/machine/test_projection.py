@@ -169,6 +169,38 @@ def test_a_change_that_moves_no_pointer_touches_none() -> None:
     assert tables == p.Tables(task=p.task_row(TENANT, after))
 
 
+INTENDED = j.Intended("sml_x", 1, "charge", "t1", 1, 1, "s1", {}, "d")
+CONFIRMED, LOST = j.Confirmed("sml_x", 1), j.Lost("sml_x", 1, "?")
+
+
+@pytest.mark.parametrize(
+    ("claimed", "events", "versions"),
+    [
+        (True, (INTENDED, CONFIRMED), (2, 2)), (False, (INTENDED, CONFIRMED), (3, 4)),
+        (True, (INTENDED, LOST, CONFIRMED), (2, 4, 5)),  # it is unknown, and is not any more
+        (True, (INTENDED, j.Disproved("sml_x", 1, "refused"), INTENDED), (2, 4, 4)),
+        (True, (INTENDED, j.Stepped("d", "draft"), CONFIRMED, j.Finished()), (2, 4, 4, 6)),
+    ],
+)  # fmt: skip
+def test_what_its_owner_submits_and_gets_confirmed_leaves_a_tasks_row_alone(
+    claimed: bool, events: tuple[j.Happened, ...], versions: tuple[int, ...]
+) -> None:
+    """What others rest their decisions on is in the row, and is locked with it (R8): whose it is, what is unknown, its end."""
+    task = t.apply(t.Task(), j.Enqueued("t1", "bill", "inv", {}), NOW)
+    first = t.apply(task, j.Claimed(1, 1, "s1") if claimed else j.Spent(1), NOW)
+    row, before = p.of_task(TENANT, task, first, []).task, first
+    for event, version in zip(events, versions, strict=True):
+        after = t.apply(before, event, NOW)
+        written = p.of_task(TENANT, before, after, ["sml_x"])
+        row = written.task or row
+        assert (
+            row == p.task_row(TENANT, after) and row.version == version and (written.task is None) == (version != after.version)
+        )
+        assert [x.version for x in written.effects] == [after.effects["sml_x"].version]
+        before = after
+    assert p.of_task(TENANT, first, before, ["sml_x"]).task == (row if row.version > 2 else None), "in one change as in many"
+
+
 def test_a_reason_is_cut_and_is_text_that_a_table_can_hold() -> None:
     task = replace(t.Task(), id="t1", why="x" * 400)
     assert len(p.task_row(TENANT, task).why) == p.WHY_LENGTH

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from histories import ROW
 from task_cells import (
     HOUR,
     K1,
@@ -107,7 +108,7 @@ def test_the_promise_holds_over_failures_and_ends_with_the_work_or_another_repla
 
 
 def test_a_replay_without_a_promise_has_no_limit_and_old_journals_mean_that() -> None:
-    old = j.event_of("replayed", '{"why":"by ann"}')
+    old = j.event_of(j.Row(**ROW, kind="replayed", body='{"why":"by ann"}'))
     assert isinstance(old, j.Replayed) and old.at_most is None
     bench = replayed(with_charge(), at_most={})
     bench = replayed(bench.do(fail(bench, fatal=True)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import task_cells as cells
-from histories import MOVES, STREAM, TENANT, History, command
+from histories import MOVES, STREAM, TENANT, History, command, read_back
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from immutables import Map
@@ -148,7 +148,7 @@ def test_a_key_is_pruned_when_it_is_settled_and_those_who_sent_it_have_ended() -
     assert retention.users(key) == {"t9"}
     stone = retention.of_key(key, c, ())
     assert isinstance(stone, j.Pruned)
-    back = t.apply_key(t.Key(), j.event_of("pruned", j.body_of(stone)), NOW)  # type: ignore[arg-type]
+    back = t.apply_key(t.Key(), read_back(stone), NOW)  # type: ignore[arg-type]
     assert back.token == key.token and back.version == key.version + 1
     assert back.effect is not None and back.effect.state is EffectState.CONFIRMED and back.effect.result == "msg-1"
     assert t.next_token(back, 3) == t.next_token(key, 3), "the token is never reset"
@@ -168,7 +168,7 @@ def test_what_is_done_is_remembered_with_the_arguments_that_identify_it() -> Non
     bench.do(e.Confirm(cells.K1, 1, bench.token, "receipt"), t.Finish(bench.token, "done"))
     decided = prune(bench, reason="old")
     assert not isinstance(decided, Refusal)
-    stone = j.event_of("pruned", j.body_of(decided.events[0]))
+    stone = read_back(decided.events[0])
     back = t.apply(t.Task(), stone, NOW)
     known = back.effects[cells.K1]
     was = bench.task.effects[cells.K1]
@@ -181,7 +181,7 @@ def test_what_is_done_is_remembered_with_the_arguments_that_identify_it() -> Non
 def test_every_state_of_a_task_comes_back_from_its_text(state: str) -> None:
     task = cells.STATES[state]().task
     stone = j.Pruned(1, "00", task=retention.plain(task))
-    assert t.apply(t.Task(), j.event_of("pruned", j.body_of(stone)), NOW) == task
+    assert t.apply(t.Task(), read_back(stone), NOW) == task
 
 
 def test_a_tombstone_of_a_later_version_is_refused() -> None:

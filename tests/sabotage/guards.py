@@ -49,6 +49,8 @@ TAMPERED, AUDIT, ARCHIVES = (
     ("tests/store/test_sqlite_audit.py",),
     ("tests/engine/test_archives.py",),
 )
+OLDER = ("tests/store/test_sqlite_older.py",)
+PROJECTION = ("tests/machine/test_projection.py",)
 AUDITED, PG_AUDIT = "tests/cli/test_cli_audit.py::test_", "tests/postgres/test_postgres_audit.py::test_"
 ATOMIC, BORROWED = "tests/postgres/test_postgres_atomic.py::test_", "tests/postgres/test_postgres_borrowed.py::test_"
 ARRIVAL = ("tests/restore/test_restore_arrival.py",)
@@ -163,7 +165,19 @@ BY_TEST = (
     Guard("R1 the age restarts only when clean", "machine/effects.py",
           "clean_since=since if clean else effect.clean_since", "clean_since=since", EFFECTS),
     Guard("R1 an earlier unknown counts while a further try is in flight", "machine/tasks.py",
-          "unknown=task.unknown | key if True in lost else", "unknown=task.unknown | key if True in lost and False not in lost else", TASKS),
+          "unknown = task.unknown | key if True in lost else", "unknown = task.unknown | key if True in lost and False not in lost else", TASKS),
+    Guard("R8 a task's row moves with what is unknown of it", "machine/tasks.py",
+          " and len(unknown) == len(task.unknown)", "", PROJECTION),
+    Guard("R8 a task's row moves with all but what its owner does", "machine/tasks.py",
+          " and task.delivery is Delivery.LEASED and len", " and len", PROJECTION),
+    Guard("R8 a task's row moves with all but its submissions and confirmations", "machine/tasks.py",
+          "isinstance(event, _QUIET) and task", "task", PROJECTION),
+    Guard("R22 what an older semel would misread is never left out", "machine/journal.py",
+          "return default is MISSING and (name in _SAID", "return (name in _SAID", JOURNAL),
+    Guard("R22 a field is left out only if its row says the same", "machine/journal.py",
+          "        if left_out:\n            default = said[name]", "        if left_out:\n            continue", JOURNAL),
+    Guard("R22 only a session's row says which it was", "machine/journal.py",
+          "if actor.startswith(_ACTOR) else MISSING", "", JOURNAL),
     Guard("R2 a late outcome never overwrites", "machine/effects.py",
           "if sub.open and not effect.confirmed and standing.current and not sub.fenced:",
           "if sub.open and not effect.confirmed:", EFFECTS),
@@ -770,8 +784,12 @@ BY_TEST = (
     Guard("S7 a tombstone is chained to what went", "machine/tampering.py",
           'return Start(rows[0].seq - 1, bytes.fromhex(body["hash"]))', "return Start(0, j.GENESIS)", TAMPERED),
     Guard("S7 a stream that lost its end is found by its table", "engine/audit.py",
-          "if held is not None and held.version > last:", "if False:", AUDIT),
-    Guard("S7 rows past semel are found", "engine/audit.py", "elif held is not None and held.version < last and tables.task is not None:", "elif False:", AUDIT),
+          "if known is not None and known > last:", "if False:", AUDIT),
+    Guard("S7 a task that lost the end of what it does is found by its effects", "engine/audit.py",
+          "known = max([known, ", "known = min([known, ", OLDER),
+    Guard("S7 of a task at work its row's version must fit all the same", "engine/audit.py",
+          "tables.task.version < held.version <= last", "True", OLDER),
+    Guard("S7 rows past semel are found", "engine/audit.py", "elif known is not None and known < last and tables.task is not None:", "elif False:", AUDIT),
     Guard("S7 a signed history that was written anew is found", "engine/audit.py", "if held is not None and held != head.hash:", "if False:", AUDIT),
     Guard("S7 a signed stream that is gone is found", "engine/heads.py", "self._next[:2] < (tenant, stream):", "False:", AUDIT),
     Guard("S7 a signed stream that was truncated is found", "engine/audit.py", "if head.seq > rows[-1].seq:", "if False:", AUDIT),

@@ -80,7 +80,7 @@ class Losses:
         found = Counter[str]()
         for tenant, stream in self.world.base.streams(("", ""), 1000):
             for row in self.world.base.rows(tenant, stream):
-                event = journal.event_of(row.kind, row.body)
+                event = journal.event_of(row)
                 if isinstance(event, journal.OfEffect):
                     found[event.key] += 1
                     found[f"sent {event.key}"] += isinstance(event, journal.Intended)

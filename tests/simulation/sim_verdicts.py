@@ -49,7 +49,7 @@ def whole(world: World) -> list[str]:
     for tenant, stream in streams(world):
         rows = world.base.rows(tenant, stream)
         world.counters.update(f"row {row.kind}" for row in rows)
-        for event in (journal.event_of(row.kind, row.body) for row in rows):
+        for event in (journal.event_of(row) for row in rows):
             if isinstance(event, journal.Found) and event.verdict == "not_found":
                 world.counters["people: not_found believed" if event.how == "person" else "lookups: not_found believed"] += 1
         if (broken := journal.broken(rows)) is not None:
@@ -71,7 +71,7 @@ def _walked(world: World, rows: list[journal.Row], wrong: list[str]) -> tasks.Ta
     """The task, row by row: no intent while another effect is unknown; tokens rise; nothing opaque is sent twice."""
     task, token = tasks.Task(), -1
     for row in rows:
-        event = journal.event_of(row.kind, row.body)
+        event = journal.event_of(row)
         if isinstance(event, journal.Intended):
             if not task.unknown <= {event.key}:
                 wrong.append(f"INVARIANT: row {row.seq} of {row.stream} intends {event.key} while {set(task.unknown)} is unknown")
@@ -90,7 +90,7 @@ def _walked(world: World, rows: list[journal.Row], wrong: list[str]) -> tasks.Ta
 
 def _opaque(key: tasks.Key, rows: list[journal.Row], wrong: list[str]) -> None:
     for row in rows:
-        event = journal.event_of(row.kind, row.body)
+        event = journal.event_of(row)
         if isinstance(event, journal.Intended):
             _sent_again(key.effect, event, wrong)
         key = tasks.apply_key(key, event, row.at)
@@ -138,7 +138,7 @@ def _forgotten(world: World, row: EffectRow) -> bool:
 
 def _only_asked(world: World, row: EffectRow) -> bool:
     """Of what the store has forgotten only the question is on record again: it comes before any doubt, and nothing was sent."""
-    events = [journal.event_of(one.kind, one.body) for one in world.base.rows(row.tenant, row.stream)]
+    events = [journal.event_of(one) for one in world.base.rows(row.tenant, row.stream)]
     return not any(isinstance(event, journal.Intended | journal.Assumed) and event.key == row.key for event in events)
 
 

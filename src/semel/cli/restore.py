@@ -149,7 +149,7 @@ def show(found: Standing) -> None:
         if not found.witnessed:
             out.say(f"This machine has no witness of it yet ({found.witness}).")
         return
-    event = j.event_of(began.kind, began.body)
+    event = j.event_of(began)
     assert isinstance(event, j.EpochBegan)
     out.verdict(f"Epoch {event.epoch} began at {out.moment(began.at, 0)}, by {person_of(began.actor)}.", "")
     out.indented(event.why, 12, first="  why")

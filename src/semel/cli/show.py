@@ -125,7 +125,7 @@ def attempts_of(told: Sequence[tuple[Line, Row]], task: str) -> list[Tried]:
         if line.stream != task:
             continue
         if line.kind == "claimed":
-            event = raw.event or j.event_of(raw.kind, raw.body)
+            event = raw.event or j.event_of(raw)
             assert isinstance(event, j.Claimed)
             attempts.append(Tried(event.attempt, event.token, event.session, line.at))
         elif line.kind in _ENDS and attempts and not attempts[-1].end:

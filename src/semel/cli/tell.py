@@ -95,7 +95,7 @@ class Teller:
 
     def tell(self, row: Row) -> Line:
         """The row's sentence. Raises `ValueError` for an event that this version does not know."""
-        event = row.event or j.event_of(row.kind, row.body)
+        event = row.event or j.event_of(row)
         if isinstance(event, j.Claimed | j.Intended | j.Assumed | j.Asked):
             self._attempts[row.stream] = event.attempt
         self.attempt = self._attempts.get(row.stream, 0)

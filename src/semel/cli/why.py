@@ -153,7 +153,7 @@ def teller(desk: Desk, tenant: str, home: str) -> Teller:
 def _of_effect(desk: Desk, found: Found) -> Story:
     own = desk.store.rows(found.tenant, found.row.stream)  # type: ignore[union-attr]
     shared = found.row.stream == found.id  # type: ignore[union-attr]
-    asked = [event for row in own if isinstance(event := row.event or j.event_of(row.kind, row.body), j.Intended | j.Asked)]
+    asked = [event for row in own if isinstance(event := row.event or j.event_of(row), j.Intended | j.Asked)]
     streams = dict.fromkeys(event.task for event in asked if event.key == found.id)
     rows = merged([own, *(desk.store.rows(found.tenant, task) for task in streams)] if shared else [own])
     told_by = teller(desk, found.tenant, "" if shared else found.row.stream)  # type: ignore[union-attr]
@@ -258,7 +258,7 @@ def labels(rows: Iterable[Row]) -> Callable[[str, str], str]:
     """How to name effects: by name, and by the end of the key where one name has several."""
     keys: dict[str, set[str]] = {}
     for row in rows:
-        event = row.event or j.event_of(row.kind, row.body)
+        event = row.event or j.event_of(row)
         if isinstance(event, j.Intended | j.Declined | j.Asked):
             keys.setdefault(event.name, set()).add(event.key)
     return lambda name, key: f"{name} [{out.short(key)}]" if len(keys.get(name, ())) > 1 else name

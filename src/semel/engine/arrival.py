@@ -53,7 +53,7 @@ def begin(
     says nothing of when it went back to. None: nobody knows; then it may have forgotten all that it ever did.
     """
     rows = desk.store.rows(epochs.TENANT, epochs.STREAM)
-    first = next((event.before for row in rows if isinstance(event := j.event_of(row.kind, row.body), j.EpochBegan)), info.epoch)
+    first = next((event.before for row in rows if isinstance(event := j.event_of(row), j.EpochBegan)), info.epoch)
     held = 0 if until is None else desk.store.highest_at(until)
     since = max(held, first * 1000)  # nothing was sent before the store was made
     command = epochs.Begin(

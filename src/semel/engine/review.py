@@ -85,7 +85,7 @@ def _others_go_on(desk: Desk, row: EffectRow, why: str, actor: str) -> Generator
     for task in list(every_task(desk.store, row.tenant, delivery=Delivery.BLOCKED)):
         rows = desk.store.rows(task.tenant, task.task) if task.task != row.task else []
         last = next((one for one in reversed(rows) if one.kind == j.Blocked.kind), None)
-        event = j.event_of(last.kind, last.body) if last is not None else None
+        event = j.event_of(last) if last is not None else None
         if isinstance(event, j.Blocked) and event.key == row.key:
             other = open_ledger(desk, task.tenant, task.task, actor)
             yield from other.commit(tasks.Unblock(why, desk.clock.wall_ms()))  # refused if it has moved on: then it need not

@@ -85,7 +85,7 @@ def why_of(x: e.Effect) -> str:
 
 def event_of(row: Row) -> Event:
     """A row as a public event."""
-    body = dict(j.as_mapping(j.event_of(row.kind, row.body)))
+    body = dict(j.as_mapping(j.event_of(row)))
     return Event(row.stream, row.seq, row.kind, row.actor, row.token, row.at, body, row.hash.hex())
 
 

@@ -46,7 +46,7 @@ def past(rows: Iterable[j.Row], own: Declarations) -> Past:
     ever: set[str] = set()
     names = {name for kind in own.kinds.values() for name in kind["names"]}
     for row in rows:
-        event = row.event or j.event_of(row.kind, row.body)
+        event = row.event or j.event_of(row)
         if isinstance(event, j.Declared):
             theirs = {name for kind in event.kinds.values() for name in kind["names"]}
             ever |= theirs

@@ -120,5 +120,5 @@ def fold(rows: Iterable[j.Row], state: Epoch | None = None) -> Epoch:
     """The store's epoch, as its stream tells, from `state` on. Raises `ValueError` for a row that this version does not know."""
     state = state or Epoch()
     for row in rows:
-        state = apply(state, row.event or j.event_of(row.kind, row.body))
+        state = apply(state, row.event or j.event_of(row))
     return state

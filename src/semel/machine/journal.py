@@ -10,18 +10,28 @@ from typing import Any
 
 from semel.machine.compact import compact, encoder
 from semel.machine.events import *  # noqa: F403 - `journal` is where users find them
-from semel.machine.events import KINDS, Happened, Pruned
+from semel.machine.events import KINDS, Happened, OfEffect, Pruned
 from semel.machine.records import record
 from semel.model import Json
 
 GENESIS = bytes(32)  # the hash before the first row
 
 
+_SAID = ("task", "token", "session", "n", "attempt")  # see `_said_by`
+
+
+def _may_be_left_out(cls: type[Happened], name: str, default: object) -> bool:
+    """A field that the row may say. It has no default: a semel that does not know of this cannot read the row, nor misread it."""
+    return default is MISSING and (name in _SAID or (name == "key" and issubclass(cls, OfEffect)))
+
+
 # The fields of each kind with the value that need not be written; JSON knows no tuples, so those are named too.
 _FIELDS = {
-    kind: tuple((f.name, f.default if f.default is not MISSING else MISSING) for f in fields(cls)) for kind, cls in KINDS.items()
+    kind: tuple((f.name, f.default, _may_be_left_out(cls, f.name, f.default)) for f in fields(cls)) for kind, cls in KINDS.items()
 }
+_LEFT_OUT = {kind: tuple(name for name, _, left_out in known if left_out) for kind, known in _FIELDS.items()}
 _TUPLES = {"recovery", "intent", "reopens", "watched"}
+_ACTOR = "session:"
 _escape = encoder(ascii_only=True)
 
 
@@ -42,11 +52,23 @@ class Row:
     event: Happened | None = field(default=None, compare=False, repr=False)
 
 
-def body_of(event: Happened) -> str:
-    """The text of an event: compact JSON; a field that holds its default is left out."""
+def _said_by(stream: str, token: int, actor: str) -> dict[str, Any]:
+    """What the body of an event need not say: its row does (the columns are under the hash as the body is), or it is the first
+    try of something."""
+    return {
+        "task": stream, "key": stream, "token": token, "n": 1, "attempt": 1,
+        "session": actor.removeprefix(_ACTOR) if actor.startswith(_ACTOR) else MISSING,
+    }  # fmt: skip
+
+
+def body_of(event: Happened, *, stream: str, token: int, actor: str) -> str:
+    """The text of an event: compact JSON; left out is what holds its default, and what the row says by itself."""
     kept: dict[str, Any] = {}
-    for name, default in _FIELDS[event.kind]:
+    said = _said_by(stream, token, actor)
+    for name, default, left_out in _FIELDS[event.kind]:
         value = getattr(event, name)
+        if left_out:
+            default = said[name]
         if value is default:
             continue
         if value != default or default is MISSING or type(value) is not type(default):
@@ -59,18 +81,34 @@ def body_of(event: Happened) -> str:
     return text
 
 
-def event_of(kind: str, body: str) -> Happened:
-    """The event of a row's text. Raises `ValueError` for a kind or a field that this version does not know."""
-    cls = KINDS.get(kind)
-    if cls is None:
-        raise ValueError(f"the journal holds an event {kind!r} that this version of semel does not know")
-    values: dict[str, Any] = json.loads(body)
+def told_by(row: Row) -> dict[str, Any]:
+    """What a row tells, by name: its body's fields, and those that were left out since its columns say them.
+
+    Raises `ValueError` for a kind that this version does not know, or what is no JSON object.
+    """
+    left_out = _LEFT_OUT.get(row.kind)
+    if left_out is None:
+        raise ValueError(f"the journal holds an event {row.kind!r} that this version of semel does not know")
+    values = json.loads(row.body)
+    if not isinstance(values, dict):
+        raise ValueError(f"the journal holds an event {row.kind!r} that tells nothing")
+    if left_out:
+        said = _said_by(row.stream, row.token, row.actor)
+        for name in left_out:
+            if name not in values and said[name] is not MISSING:  # an older semel has written them all
+                values[name] = said[name]
+    return values
+
+
+def event_of(row: Row) -> Happened:
+    """The event that a row tells of. Raises `ValueError` for a kind or a field that this version does not know."""
+    values = told_by(row)
     for name in _TUPLES.intersection(values):
         values[name] = tuple(values[name])
     try:
-        return cls(**values)
+        return KINDS[row.kind](**values)
     except TypeError as error:
-        raise ValueError(f"the journal holds an event {kind!r} with fields that this version does not know") from error
+        raise ValueError(f"the journal holds an event {row.kind!r} with fields that this version does not know") from error
 
 
 def chain(
@@ -95,7 +133,7 @@ def seal(
     rows: list[Row] = []
     for event in events:
         seq += 1
-        body = body_of(event)
+        body = body_of(event, stream=stream, token=token, actor=actor)
         previous = chain(
             previous, tenant=tenant, stream=stream, seq=seq, kind=event.kind, actor=actor, token=token, at=at, body=body, id=id
         )
@@ -133,4 +171,4 @@ def broken(rows: list[Row], seq: int = 0, previous: bytes = GENESIS) -> str | No
 
 def as_mapping(event: Happened) -> Mapping[str, Json]:
     """An event's body as plain data, defaults included."""
-    return {name: getattr(event, name) for name, _ in _FIELDS[event.kind]}
+    return {name: getattr(event, name) for name, _, _ in _FIELDS[event.kind]}

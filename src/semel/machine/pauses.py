@@ -99,7 +99,7 @@ def decide(state: Pauses, command: Command) -> Decision | Refusal:
 
 def apply(state: Pauses, row: j.Row) -> Pauses:
     """What is paused after `row`. Pure."""
-    event = row.event or j.event_of(row.kind, row.body)
+    event = row.event or j.event_of(row)
     held = state.held
     if isinstance(event, j.Paused):
         scope = Scope(event.what, event.name)

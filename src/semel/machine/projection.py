@@ -13,7 +13,8 @@ from semel.model import Delivery, EffectState
 
 
 class TaskRow(NamedTuple):
-    """`task`: one narrow row a task."""
+    """`task`: one narrow row a task. version: the seq of the last event that changed it; the submissions and confirmations of an
+    attempt that goes on come after it, and stand in the versions of their effects' rows."""
 
     tenant: str
     task: str
@@ -110,7 +111,7 @@ def task_row(tenant: str, t: Task) -> TaskRow:
         t.failures,
         t.crashes,
         len(t.unknown),
-        t.version,
+        t.version - t.behind,
         t.why and t.why[:WHY_LENGTH].encode(errors="replace").decode(),  # half a character, of an error, has no place in a table
     )
 
@@ -147,7 +148,8 @@ def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) 
     pairs = [(before.effects.get(key) if before else None, after.effects.get(key)) for key in dict.fromkeys(keys)]
     ready_gone, ready = _moved(ready_row(tenant, before) if before else None, ready_row(tenant, after))
     held_gone, held = _moved(inflight_row(tenant, before) if before else None, inflight_row(tenant, after))
-    return Tables(task_row(tenant, after), ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
+    row = None if before and before.version - before.behind == after.version - after.behind else task_row(tenant, after)
+    return Tables(row, ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
 
 
 def of_birth(tenant: str, event: Enqueued) -> Tables:

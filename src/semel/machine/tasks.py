@@ -66,6 +66,9 @@ __all__ = [
 ]  # fmt: skip
 EPOCH_SHIFT = e.EPOCH_SHIFT
 HOUR_MS = 3_600_000
+# What an owner that goes on writes most. It moves the version of the effect's row, and by itself nothing of the task's row: what
+# others decide about a task (whose it is, what is unknown, whether it ended) rests on what does.
+_QUIET = (j.Intended, j.Confirmed)
 
 
 @record
@@ -128,6 +131,7 @@ class Task:
     submitted: frozenset[str] = frozenset()
     unknown: frozenset[str] = frozenset()
     version: int = 0
+    behind: int = 0  # so many events, the last ones, changed nothing of its row (see `projection.task_row`)
 
     @property
     def ended(self) -> bool:
@@ -504,14 +508,14 @@ def apply(task: Task, event: j.Happened, at: int) -> Task:
     if isinstance(event, j.Pruned):
         return retention.back(Task, event.task)
     change, used = _APPLY.get(type(event)), limits.after(task.used, event, seen)
-    return replace(change(task, event) if change else task, version=seq, seen=seen, used=used)
+    return replace(change(task, event) if change else task, version=seq, behind=0, seen=seen, used=used)
 
 
 def _apply_effect(task: Task, event: j.OfEffect, seq: int, seen: int, at: int) -> Task:
     before = task.effects.get(event.key)
     after = e.apply(before, event, seq, at)
     if after is None:
-        return replace(task, version=seq, seen=seen, ahead=foreseen.kept(task.ahead, event))
+        return replace(task, version=seq, behind=0, seen=seen, ahead=foreseen.kept(task.ahead, event))
     names = task.names
     if before is None:
         names = names.set(after.name, names.get(after.name, 0) + (after.generation == 0))
@@ -521,10 +525,12 @@ def _apply_effect(task: Task, event: j.OfEffect, seq: int, seen: int, at: int) -
     key = {event.key}
     lost = [s.lost for s in after.sent if s.open]
     waits = isinstance(event, j.Reversed) and task.delivery in (Delivery.BLOCKED, Delivery.QUEUED)
+    unknown = task.unknown | key if True in lost else task.unknown - key
+    quiet = isinstance(event, _QUIET) and task.delivery is Delivery.LEASED and len(unknown) == len(task.unknown)
     return replace(
-        task, version=seq, seen=seen, execution=Execution.UNKNOWN if waits else task.execution, names=names,
-        effects=task.effects.set(event.key, after), submitted=task.submitted | key if False in lost else task.submitted - key,
-        unknown=task.unknown | key if True in lost else task.unknown - key,
+        task, version=seq, behind=task.behind + 1 if quiet else 0, seen=seen,
+        execution=Execution.UNKNOWN if waits else task.execution, names=names, effects=task.effects.set(event.key, after),
+        submitted=task.submitted | key if False in lost else task.submitted - key, unknown=unknown,
     )  # fmt: skip
 
 
@@ -631,7 +637,7 @@ def fold(rows: Iterable[j.Row], task: Task | None = None) -> Task:
     """The task that its rows tell of, from `task` on. Raises `ValueError` for a row that this version does not know."""
     task = task or Task()
     for row in rows:
-        task = apply(task, row.event or j.event_of(row.kind, row.body), row.at)
+        task = apply(task, row.event or j.event_of(row), row.at)
     return task
 
 
@@ -639,5 +645,5 @@ def fold_key(rows: Iterable[j.Row], key: Key | None = None) -> Key:
     """The tenant-scoped key that its rows tell of."""
     key = key or Key()
     for row in rows:
-        key = apply_key(key, row.event or j.event_of(row.kind, row.body), row.at)
+        key = apply_key(key, row.event or j.event_of(row), row.at)
     return key

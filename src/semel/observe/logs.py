@@ -62,7 +62,7 @@ def _of_claim(claimed: Claimed) -> dict[str, Any]:
 
 def _of_row(row: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     """What anybody who reads logs may see, and what only DEBUG shows."""
-    body = j.as_mapping(row.event or j.event_of(row.kind, row.body))
+    body = j.as_mapping(row.event or j.event_of(row))
     told = {"tenant": row.tenant, "stream": row.stream, "seq": row.seq, "actor": row.actor, "token": row.token, "at": row.at}
     plain = [name for name in PLAIN if not (name == "key" and row.kind == j.Enqueued.kind)]  # a task's is made of arguments
     told.update((name, body[name]) for name in plain if body.get(name) not in (None, "", 0, False))

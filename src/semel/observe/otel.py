@@ -48,7 +48,7 @@ class Spans:
         for claimed in record.claimed:
             self._attempt(claimed)
         for row in record.rows:
-            event = row.event or j.event_of(row.kind, row.body)
+            event = row.event or j.event_of(row)
             if isinstance(event, j.Intended):
                 self._submission(row, event)
             elif isinstance(event, j.Confirmed | j.Disproved | j.Lost):

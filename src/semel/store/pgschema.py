@@ -14,9 +14,10 @@ from semel.errors import Misuse
 from semel.store.pglink import Link, target
 from semel.store.sqlfile import text
 
-SCHEMA = 4
+SCHEMA = 5
 MIGRATIONS = {  # to each version, from the one before
     1: "postgres_schema.sql", 2: "postgres_schema_2.sql", 3: "postgres_schema_3.sql", 4: "postgres_schema_4.sql",
+    5: "postgres_schema_5.sql",
 }  # fmt: skip
 OLDEST_SERVER = 140000
 TRIES = 50  # of which each loses to another process that makes the schema at this moment

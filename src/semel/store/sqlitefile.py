@@ -15,9 +15,9 @@ from semel.errors import Misuse
 from semel.store.sqlfile import text
 
 APPLICATION_ID = 0x53454D4C  # "SEML", in the file's header
-SCHEMA = 3
+SCHEMA = 4
 MIGRATIONS = {  # to each version, from the one before
-    1: "sqlite_schema.sql", 2: "sqlite_schema_2.sql", 3: "sqlite_schema_3.sql",
+    1: "sqlite_schema.sql", 2: "sqlite_schema_2.sql", 3: "sqlite_schema_3.sql", 4: "sqlite_schema_4.sql",
 }  # fmt: skip
 OPENING_SECONDS = 30.0
 OLDEST_LIBRARY = (3, 51, 3)  # before it, a checkpoint beside a commit of another process could lose what was committed

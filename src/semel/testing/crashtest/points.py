@@ -93,7 +93,7 @@ def found(
 
 def event_of(row: journal.Row) -> journal.Happened:
     """A row's event."""
-    return journal.event_of(row.kind, row.body)
+    return journal.event_of(row)
 
 
 def plan(boundaries: Sequence[Boundary], *, postgres: bool, unfenced: bool) -> list[Point]:

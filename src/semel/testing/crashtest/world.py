@@ -359,7 +359,7 @@ class World:
         """Which of its name it is, in the order of the journal."""
         same: dict[str, None] = {}
         for row in self.rows():
-            event = journal.event_of(row.kind, row.body)
+            event = journal.event_of(row)
             if isinstance(event, journal.Intended | journal.Assumed | journal.Asked) and event.name == effect.name:
                 same[event.key] = None
         return list(same).index(effect.key) + 1 if effect.key in same else 1
@@ -394,7 +394,7 @@ class World:
     def journal(self) -> list[dict[str, Any]]:
         """The same as data."""
         names = ("tenant", "stream", "seq", "kind", "actor", "token", "at")
-        return [{**{name: getattr(row, name) for name in names}, "body": json.loads(row.body)} for row in self.rows()]
+        return [{**{name: getattr(row, name) for name in names}, "body": journal.told_by(row)} for row in self.rows()]
 
     def why(self) -> str:
         """The last reason that the journal gives for anything."""
@@ -403,7 +403,7 @@ class World:
 
     def denied(self, key: str) -> str:
         """Who said of an effect that it was not there, in words; "": nobody."""
-        events = [journal.event_of(row.kind, row.body) for row in self.rows()]
+        events = [journal.event_of(row) for row in self.rows()]
         found = [e for e in events if isinstance(e, journal.Found) and e.key == key and e.verdict == "not_found"]
         return f"; {found[-1].how} had said that it was not there" if found else ""
 
@@ -419,7 +419,7 @@ class World:
                 return f"the journal's chain is broken: {wrong}"
             state = tasks.Task()
             for one in rows:
-                event = journal.event_of(one.kind, one.body)
+                event = journal.event_of(one)
                 if isinstance(event, journal.Intended) and not state.unknown <= {event.key}:
                     return f"{event.name} was submitted while another effect was unknown (row {one.seq})"
                 state = tasks.apply(state, event, one.at)

@@ -1,0 +1,2 @@
+-- semel on SQLite, from schema version 3 to 4: rows are shorter, and what is there stays as it is. The version keeps an older
+-- semel out, which could not read them: it says so when it opens the file, and would at the first such row.
