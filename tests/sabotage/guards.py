@@ -1021,6 +1021,10 @@ BY_TEST = (
           "apsw.IOError, apsw.FullError, ", "apsw.FullError, ", DISK_FAULTS),
     Guard("SQLite: where a stream stands is read again once anybody has written", "store/sqlitewrite.py",
           "if self._version != self._raw.data_version() or", "if self._version is None or", HEADS),
+    Guard("R5 SQLite: whether a session lives is asked again once anybody has written", "store/sqlitewrite.py",
+          "            facts.heads.clear()\n            facts.sessions.clear()\n", "            facts.heads.clear()\n", HEADS),
+    Guard("R20 SQLite: in a new epoch no session is remembered", "store/sqlitewrite.py",
+          "            self.facts.sessions.clear()  # the epoch", "            pass  # the epoch", HEADS),
     Guard("SQLite: what a transaction wrote that did not land is not remembered", "store/sqlitewrite.py",
           "        self._version = None\n", "", HEADS),
     # --- faults in the user's own code ---
