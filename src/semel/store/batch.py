@@ -184,6 +184,15 @@ def unguarded(guard: Guard, facts: Facts) -> str:
     return ""
 
 
+def queues(unit: object) -> bool:
+    """Whether it lets a task wait to be claimed."""
+    if isinstance(unit, Change):
+        for part in unit.parts:  # asked of each unit: `any` takes thrice as long
+            if part.tables.ready is not None:
+                return True
+    return False
+
+
 def touched(change: Change) -> set[Stream]:
     """The streams on whose place a change rests, and its key."""
     streams = {(p.tenant, p.stream) for p in change.parts} | {check[:2] for check in change.checks}

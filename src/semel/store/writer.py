@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from semel.errors import StoreUnavailable
-from semel.store.batch import touched
+from semel.store.batch import queues, touched
 from semel.store.contract import Broken, Busy, Change, Landed, Outcome, Stale, Store, Unit
 
 MOST = 512  # units in one transaction
@@ -330,11 +330,7 @@ class Writer:
 
 
 def _queues(unit: Unit, outcome: Outcome) -> bool:
-    if isinstance(unit, Change) and isinstance(outcome, Landed):
-        for part in unit.parts:
-            if part.tables.ready is not None:
-                return True
-    return False
+    return isinstance(outcome, Landed) and queues(unit)
 
 
 def _refused(why: str) -> StoreUnavailable:
