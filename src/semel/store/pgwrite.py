@@ -33,6 +33,12 @@ _of_journal = attrgetter(*_JOURNAL)
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
+_FEW = 3  # rows by themselves; so many cost the server less than arrays do, which it takes apart
+_ONE = {"insert_journal": "insert_journal_row", "put_task": "put_task_row", "put_effect": "put_effect_row"}
+_TYPES = {
+    name: bytes if name == "hash" else int if name in _NUMBERS else str
+    for name in (*_JOURNAL, *TaskRow._fields, *EffectRow._fields)
+}
 
 
 class NotAsExpected(Exception):
@@ -174,7 +180,7 @@ class Transaction:
     def _writing(self, writes: Writes | None) -> list[Call]:
         if writes is None:
             return []
-        calls = statements_of(writes)
+        calls = statements_of(writes, singly=True)
         self.wrote = self.wrote or bool(calls)
         self.queued = self.queued or bool(writes.ready)
         self._floors.lower(writes.ready)
@@ -328,8 +334,8 @@ class Transaction:
         return taken
 
 
-def statements_of(writes: Writes) -> list[Call]:
-    """The statements that write a batch, one for each kind, in the one order."""
+def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row."""
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
         ("delete_ready", ReadyRow._fields, writes.ready_gone),
         ("insert_key", ("tenant", "kind", "key", "task"), writes.keys),
@@ -343,7 +349,14 @@ def statements_of(writes: Writes) -> list[Call]:
         ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
         ("insert_unknown", UnknownRow._fields, writes.unknown),
     )
-    calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+    calls: list[Call] = []
+    for name, fields, rows in kinds:
+        if not rows:
+            continue
+        if singly and len(rows) <= _FEW and name in _ONE:
+            calls += [(_ONE[name], _single(fields, row)) for row in rows]
+        else:
+            calls.append((name, _columns(fields, rows)))
     if writes.epoch:
         calls.append(("set_epoch", (str(writes.epoch),)))
     return calls
@@ -395,6 +408,14 @@ def _streams(streams: Sequence[Stream]) -> dict[str, str]:
 
 def _columns(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     return {name: _array(name)(values) for name, values in zip(fields, zip(*rows, strict=True), strict=True)}
+
+
+def _single(fields: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    """One row's values. Raises `TypeError` for what is not of its column's type, as the arrays do (None is NULL)."""
+    for name, value in zip(fields, row, strict=True):
+        if value is not None and type(value) is not _TYPES[name] and not isinstance(value, _TYPES[name]):
+            raise TypeError(f"{name} is no {_TYPES[name].__name__} but a {type(value).__name__}")
+    return dict(zip(fields, row, strict=True))
 
 
 def _array(name: str) -> Callable[[Any], str]:
