@@ -146,7 +146,7 @@ def test_an_outcome_wakes_the_thread_only_if_it_would_oversleep(
     until(lambda: time.monotonic() < writer._wakes_at < float("inf"))
     woken: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(writer, "_rouse", lambda: woken.append("in vain"))
+        patch.setattr(writer._wake, "notify", lambda: woken.append("in vain"))
         outcome = writer.submit(unit("outcome"), waited_for=False)
     assert not woken
     assert writer.submit(unit("next intent")).wait(FOR_EVER)

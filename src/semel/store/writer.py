@@ -113,9 +113,6 @@ class Ticket(Signal):
         self.since = time.monotonic()
 
 
-Answered = tuple[Ticket, Outcome | StoreUnavailable]
-
-
 class Writer:
     """The thread through which every write of this process goes, in the order of `submit`."""
 
@@ -131,8 +128,7 @@ class Writer:
         self._patience = patience
         self._queue: deque[Ticket] = deque()
         self._lock = threading.Lock()
-        self._gate = threading.Lock()  # shut but when the thread is to be up: a Condition takes thrice as long
-        self._gate.acquire()
+        self._wake = threading.Condition(self._lock)
         self._closing = False
         self._waited_for = 0  # units in the queue that somebody waits for
         self._lingering_until = 0.0
@@ -156,29 +152,13 @@ class Writer:
                 thread.start()  # may raise; then the next submit tries again
                 self._thread = thread
             if not self._queue:
-                self._lingering_until = ticket.since + LINGER_SECONDS
+                self._lingering_until = time.monotonic() + LINGER_SECONDS
             self._queue.append(ticket)
             self._waited_for += waited_for
             if self._wakes_at and (waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST):
-                self._rouse()
+                self._wakes_at = 0.0
+                self._wake.notify()
         return ticket
-
-    def _rouse(self) -> None:
-        """The thread is up from now on. Under the lock: so the gate is opened once for each time that it dozes."""
-        if self._wakes_at:
-            self._wakes_at = 0.0
-            self._gate.release()
-
-    def _doze(self, now: float) -> None:
-        """Until roused, or its own time has come. Under the lock, which is free meanwhile."""
-        self._lock.release()
-        try:
-            roused = self._gate.acquire(timeout=-1 if self._wakes_at == FOR_EVER else max(0.0, self._wakes_at - now))
-        finally:
-            self._lock.acquire()
-        if not roused and not self._wakes_at:  # both at once
-            self._gate.acquire()
-        self._wakes_at = 0.0
 
     def barrier(self) -> Ticket:
         """Happens when all that was submitted before has been answered."""
@@ -188,7 +168,7 @@ class Writer:
         """Commit what is waiting, and stop."""
         with self._lock:
             self._closing = True
-            self._rouse()
+            self._wake.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
@@ -203,17 +183,15 @@ class Writer:
                     break
                 # After work an outcome comes soon, and need wake nobody: whoever dozes is up again before its time is over.
                 self._wakes_at = min(ends) if ends else FOR_EVER if dozed else now + LINGER_SECONDS
-                self._doze(now)
-                dozed = True
+                self._wake.wait(None if self._wakes_at == FOR_EVER else self._wakes_at - now)
+                self._wakes_at, dozed = 0.0, True
             taken: list[Ticket] = []
-            if self._aside and (self._closing or time.monotonic() >= self._aside_until):
+            if self._closing or time.monotonic() >= self._aside_until:
                 taken, self._aside = self._aside, []
-            if len(self._queue) <= MOST:
-                fresh, self._waited_for = list(self._queue), 0
-                self._queue.clear()
-            else:
-                fresh = [self._queue.popleft() for _ in range(MOST)]
-        return [*taken, *self._not_behind(fresh)] if taken or self._aside else fresh
+            fresh = [self._queue.popleft() for _ in range(min(MOST, len(self._queue)))]
+            if not self._queue:
+                self._waited_for = 0
+        return [*taken, *self._not_behind(fresh)]
 
     def _not_behind(self, tickets: list[Ticket]) -> list[Ticket]:
         """Those whose streams do not wait; the others wait with them, so that a stream keeps its order."""
@@ -234,27 +212,19 @@ class Writer:
         while (batch := self._take()) or self._aside:
             began = time.monotonic()
             outcomes = self._commit(batch) if batch else []
-            answered = list(zip(batch, outcomes, strict=True))
-            if self._aside or any(isinstance(outcome, Busy) for outcome in outcomes):
-                answered = self._without_busy(answered)
-            else:
-                self._aside_pause = ASIDE_SECONDS[0]
+            busy: list[Ticket] = []
+            answered: list[tuple[Ticket, Outcome | StoreUnavailable]] = []
+            for ticket, outcome in zip(batch, outcomes, strict=True):
+                if isinstance(outcome, Busy) or (ticket.barrier and busy):
+                    busy.append(ticket)
+                else:
+                    answered.append((ticket, outcome))
+            self._set_aside(busy)
             if self.observed is not None and answered:  # first: what follows from an answer is told after it
                 self._tell(self.observed, answered, began)
             self._answer(answered)
 
-    def _without_busy(self, all: list[Answered]) -> list[Answered]:
-        busy: list[Ticket] = []
-        answered: list[Answered] = []
-        for ticket, outcome in all:
-            if isinstance(outcome, Busy) or (ticket.barrier and busy):
-                busy.append(ticket)
-            else:
-                answered.append((ticket, outcome))
-        self._set_aside(busy)
-        return answered
-
-    def _answer(self, answered: list[Answered]) -> None:
+    def _answer(self, answered: list[tuple[Ticket, Outcome | StoreUnavailable]]) -> None:
         """In order; each loop that waits for any of it is woken once, by one system call."""
         boxes: set[Box] = set()
         try:
@@ -272,7 +242,7 @@ class Writer:
             except Exception:
                 log.exception("semel: an event loop could not be woken")
 
-    def _tell(self, observed: Observed, answered: list[Answered], began: float) -> None:
+    def _tell(self, observed: Observed, answered: list[tuple[Ticket, Outcome | StoreUnavailable]], began: float) -> None:
         """Of each transaction that was acknowledged, and of nothing that is empty."""
         ended = time.monotonic()
         known = [(t, o) for t, o in answered if not t.barrier and not isinstance(o, StoreUnavailable)]
