@@ -363,7 +363,7 @@ def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
 
 
 def _checked(changes: Sequence[Change]) -> set[Stream]:
-    return {(tenant, stream) for c in changes for tenant, stream, _ in c.checks}
+    return {(tenant, stream) for c in changes if c.checks for tenant, stream, _ in c.checks}
 
 
 def _locking(changes: Sequence[Change]) -> list[Call]:
@@ -372,6 +372,8 @@ def _locking(changes: Sequence[Change]) -> list[Call]:
     One that this batch writes too is locked as for writing: two that share a lock and both want to write wait for each other.
     """
     checked = _checked(changes)
+    if not checked:
+        return []
     written = {(p.tenant, p.stream) for c in changes for p in c.parts}
     calls: list[Call] = []
     for table in ("tasks", "effects"):
