@@ -9,7 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semel.machine.projection import EffectRow
+from semel.store.batch import Writes
 from semel.store.pglink import bytes_array, int_array, text_array
+from semel.store.pgwrite import _columns, _single, statements_of
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)))
 
@@ -43,3 +46,24 @@ def test_what_is_no_text_is_refused(bad: list[Any]) -> None:
 def test_a_float_is_no_number() -> None:
     with pytest.raises(ValueError):
         int_array([1.5])
+
+
+def test_a_row_by_itself_takes_what_its_array_would() -> None:
+    row = EffectRow("t", "k", "s", "s", "charge", "submitted", 2)
+    assert _single(EffectRow._fields, row) == row._asdict()
+    for wrong in (row._replace(name=1), row._replace(version="2"), row._replace(version=2.0)):  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            _single(EffectRow._fields, wrong)
+        with pytest.raises((TypeError, ValueError)):
+            _columns(EffectRow._fields, [wrong])
+
+
+def test_few_rows_are_written_by_themselves_and_many_as_arrays() -> None:
+    rows = [EffectRow("t", f"k{n}", "s", "s", "charge", "submitted", 2) for n in range(100)]
+    names = {n: [name for name, _ in statements_of(_effects(rows[:n]), singly=True)] for n in (1, 3, 4, 100)}
+    assert names == {1: ["put_effect_row"], 3: ["put_effect_row"] * 3, 4: ["put_effect"], 100: ["put_effect"]}
+    assert [name for name, _ in statements_of(_effects(rows[:1]))] == ["put_effect"], "but on a connection that is not ours"
+
+
+def _effects(rows: list[EffectRow]) -> Writes:
+    return Writes([], [], [], [], [], [], [], rows, [], [])

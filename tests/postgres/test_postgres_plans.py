@@ -152,22 +152,19 @@ READS: dict[str, Any] = {
 NEW = ReadyRow("q", "k1", 1, 5, "t", "new")
 KNOWN = TaskRow("t", "s7", "k", "k7", "q", 0, 1, "leased", "running", 1, 1, "x1", 0, 0, 0, 2, "")
 EFFECT = EffectRow("t", "e7", "s7", "s7", "charge", "submitted", 2)
-ADDED = dict(
-    statements_of(
-        Writes(
-            ready_gone=[ReadyRow("q", "k1", 1, 1, "t", "s1")],
-            keys=[("t", "k", "new", "new")],
-            rows=[Row("t", stream, 11, "k", "a", 1, 1, "{}", "i", b"0") for stream in ("new", "s7")],
-            tasks=[KNOWN._replace(task="new", key="new"), KNOWN],
-            ready=[NEW],
-            inflight_gone=[InflightRow("x7", "t", "s7")],
-            inflight=[InflightRow("x8", "t", "s7")],
-            effects=[EFFECT._replace(key="new"), EFFECT],
-            unknown_gone=[("t", "e7")],
-            unknown=[UnknownRow("t", "new", "s7", "charge", 5)],
-        )
-    )
+ADDING = Writes(
+    ready_gone=[ReadyRow("q", "k1", 1, 1, "t", "s1")],
+    keys=[("t", "k", "new", "new")],
+    rows=[Row("t", stream, 11, "k", "a", 1, 1, "{}", "i", b"0") for stream in ("new", "s7")],
+    tasks=[KNOWN._replace(task="new", key="new"), KNOWN],
+    ready=[NEW],
+    inflight_gone=[InflightRow("x7", "t", "s7")],
+    inflight=[InflightRow("x8", "t", "s7")],
+    effects=[EFFECT._replace(key="new"), EFFECT],
+    unknown_gone=[("t", "e7")],
+    unknown=[UnknownRow("t", "new", "s7", "charge", 5)],
 )
+ADDED = dict([*statements_of(ADDING), *statements_of(ADDING, singly=True)])
 
 
 @contextlib.contextmanager
@@ -296,7 +293,7 @@ def test_the_check_of_plans_can_fail(planner: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("careful", [False, True])
-def test_a_batch_is_as_many_statements_for_a_hundred_as_for_one(make_store: Make, careful: bool) -> None:
+def test_a_batch_is_no_more_statements_for_a_hundred_than_for_one(make_store: Make, careful: bool) -> None:
     store = make_store()
     store._careful_until = math.inf if careful else 0.0
     guard = session(store)
@@ -308,9 +305,9 @@ def test_a_batch_is_as_many_statements_for_a_hundred_as_for_one(make_store: Make
         intents = [Stream(f"s{size}-{n}").then(guard=guard)[0] for n in range(size)]
         assert store.commit([*changes, *intents]) == [Landed()] * size * 2
         cost[size] = link.trips - before[0], link.statements - before[1]
-    assert cost[1] == cost[100]
-    assert cost[1][0] == (2 if careful else 1)
-    assert cost[1][1] <= (12 if careful else 9)
+    assert cost[1][0] == cost[100][0] == (2 if careful else 1)
+    assert cost[100][1] <= cost[1][1] <= cost[100][1] + 1, "of the two rows of the journal each is written by itself"
+    assert cost[100][1] <= (12 if careful else 9)
 
 
 def test_a_claim_of_a_hundred_costs_as_many_round_trips_as_of_one(make_store: Make) -> None:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from semel.machine.records import replace
 from semel.store import sqlitewrite
-from semel.store.contract import Broken, Change, Landed, Outcome, Stale
+from semel.store.contract import Broken, Change, Fenced, Landed, Outcome, Stale
 from semel.store.sqlite import SQLite
 from semel.testing.conformance_kit import TENANT, Stream, bad, change_id, session
 
@@ -96,12 +97,12 @@ def test_whatever_two_handles_do_each_change_is_judged_on_what_the_file_holds(
         assert pair[0].head(TENANT, stream.name) == stream.head
 
 
-def asked(store: SQLite, change: Change) -> tuple[list[Outcome], int]:
-    """What comes of it, and how often the table was asked where a stream stands."""
+def asked(store: SQLite, change: Change, what: str = "head") -> tuple[list[Outcome], int]:
+    """What comes of it, and how often the tables were asked where a stream stands (or another such question)."""
     asked: list[str] = []
     store._writer.raw.set_exec_trace(lambda cursor, sql, values: asked.append(sql) or True)
     try:
-        return store.commit([change]), asked.count(sqlitewrite.SQL["head"])
+        return store.commit([change]), asked.count(sqlitewrite.SQL[what])
     finally:
         store._writer.raw.set_exec_trace(None)
 
@@ -135,3 +136,33 @@ def test_what_was_refused_at_its_commit_is_not_remembered(pair: Pair) -> None:
     finally:
         store._writer.raw.set_commit_hook(None)
     assert store.commit([again]) == [Landed()]
+
+
+@pytest.mark.parametrize("who", ["beside", "elsewhere", "in memory"])
+def test_whether_a_session_lives_is_asked_again_once_anybody_has_written(pair: Pair, who: str) -> None:
+    mine, other = pair if who != "in memory" else (SQLite(":memory:"), None)
+    guard = session(mine)
+    stream = Stream(change_id())
+    for reads in (1, 0, 0):
+        change, stream = stream.then(guard=guard)
+        assert asked(mine, change, "guard") == ([Landed()], reads)
+    fencing = other if who == "elsewhere" and other is not None else mine
+    assert fencing.beat(guard.session, ["n0"], "n1", 1)
+    change, stream = stream.then(guard=guard)
+    assert asked(mine, change, "guard") == ([Landed()], 1)
+    assert fencing.fence(guard.session, None, "watched")
+    change, _ = stream.then(guard=guard)
+    assert [type(one) for one in mine.commit([change])] == [Fenced]
+    if other is None:
+        mine.close()
+
+
+def test_in_a_new_epoch_no_session_is_remembered(pair: Pair) -> None:
+    store = pair[0]
+    guard, stream = session(store), Stream(change_id())
+    change, stream = stream.then(guard=guard)
+    assert store.commit([change]) == [Landed()]
+    begun, _ = Stream(change_id()).then()
+    assert store.commit([replace(begun, epoch=guard.epoch + 1)]) == [Landed()]
+    change, _ = stream.then(guard=guard)
+    assert [type(one) for one in store.commit([change])] == [Fenced]

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from semel.store.contract import Change, Unit
+from semel.store.batch import queues
+from semel.store.contract import Unit
 
 COALESCE_SECONDS = 0.002
 _IN_ATTRIB, _IN_CLOEXEC, _IN_NONBLOCK = 0x4, 0o2000000, 0o4000
@@ -32,7 +33,7 @@ class Bell:
 
     def ring(self, units: Iterable[Unit]) -> None:
         """These are committed: tell it if they have queued something."""
-        if self._log is not None and any(isinstance(unit, Change) and any(p.tables.ready for p in unit.parts) for unit in units):
+        if self._log is not None and any(map(queues, units)):
             self._rang = time.monotonic()
             with contextlib.suppress(OSError):
                 os.utime(self._log)

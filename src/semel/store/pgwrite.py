@@ -34,6 +34,12 @@ AS_BORN = ("queued", "not_started", 0, 0, "", 0, 0, 0, 1, "")  # a task's row fr
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
+_FEW = 3  # rows by themselves; so many cost the server less than arrays do, which it takes apart
+_ONE = {"insert_journal": "insert_journal_row", "put_task": "put_task_row", "put_effect": "put_effect_row"}
+_TYPES = {
+    name: bytes if name == "hash" else int if name in _NUMBERS else str
+    for name in (*_JOURNAL, *TaskRow._fields, *EffectRow._fields)
+}
 
 
 class NotAsExpected(Exception):
@@ -178,7 +184,7 @@ class Transaction:
     def _writing(self, writes: Writes | None) -> list[Call]:
         if writes is None:
             return []
-        calls = statements_of(writes)
+        calls = statements_of(writes, singly=True)
         self.wrote = self.wrote or bool(calls)
         self.queued = self.queued or bool(writes.ready)
         self._floors.lower(writes.ready)
@@ -346,8 +352,8 @@ class Transaction:
         return taken
 
 
-def statements_of(writes: Writes) -> list[Call]:
-    """The statements that write a batch, one for each kind, in the one order."""
+def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row."""
     born = [row[:7] for row in writes.tasks if row[7:] == AS_BORN]
     others = [row for row in writes.tasks if row[7:] != AS_BORN] if len(born) < len(writes.tasks) else []
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
@@ -364,14 +370,21 @@ def statements_of(writes: Writes) -> list[Call]:
         ("delete_unknown", ("tenant", "key"), writes.unknown_gone),
         ("insert_unknown", UnknownRow._fields, writes.unknown),
     )
-    calls: list[Call] = [(name, _columns(fields, rows)) for name, fields, rows in kinds if rows]
+    calls: list[Call] = []
+    for name, fields, rows in kinds:
+        if not rows:
+            continue
+        if singly and len(rows) <= _FEW and name in _ONE:
+            calls += [(_ONE[name], _single(fields, row)) for row in rows]
+        else:
+            calls.append((name, _columns(fields, rows)))
     if writes.epoch:
         calls.append(("set_epoch", (str(writes.epoch),)))
     return calls
 
 
 def _checked(changes: Sequence[Change]) -> set[Stream]:
-    return {(tenant, stream) for c in changes for tenant, stream, _ in c.checks}
+    return {(tenant, stream) for c in changes if c.checks for tenant, stream, _ in c.checks}
 
 
 def _locking(changes: Sequence[Change]) -> list[Call]:
@@ -380,6 +393,8 @@ def _locking(changes: Sequence[Change]) -> list[Call]:
     One that this batch writes too is locked as for writing: two that share a lock and both want to write wait for each other.
     """
     checked = _checked(changes)
+    if not checked:
+        return []
     written = {(p.tenant, p.stream) for c in changes for p in c.parts}
     calls: list[Call] = []
     for table in ("tasks", "effects"):
@@ -416,6 +431,14 @@ def _streams(streams: Sequence[Stream]) -> dict[str, str]:
 
 def _columns(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     return {name: _array(name)(values) for name, values in zip(fields, zip(*rows, strict=True), strict=True)}
+
+
+def _single(fields: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:
+    """One row's values. Raises `TypeError` for what is not of its column's type, as the arrays do (None is NULL)."""
+    for name, value in zip(fields, row, strict=True):
+        if value is not None and type(value) is not _TYPES[name] and not isinstance(value, _TYPES[name]):
+            raise TypeError(f"{name} is no {_TYPES[name].__name__} but a {type(value).__name__}")
+    return dict(zip(fields, row, strict=True))
 
 
 def _array(name: str) -> Callable[[Any], str]:

@@ -224,10 +224,13 @@ class Postgres:
                 self._doubt = True
                 raise
             outcomes.update(zip(waiting, again, strict=True))
-            for at, unit in enumerate(units):
-                if isinstance(unit, Change) and unit.id:
-                    (self._busy.add if outcomes[at] == Busy() else self._busy.discard)(unit.id)
-            return [outcomes[at] for at in range(len(units))]
+            told = [outcomes[at] for at in range(len(units))]
+            for unit, outcome in zip(units, told, strict=True):
+                if isinstance(outcome, Busy) and isinstance(unit, Change) and unit.id:
+                    self._busy.add(unit.id)
+                elif self._busy and isinstance(unit, Change):
+                    self._busy.discard(unit.id)
+            return told
 
     def _sorted_out(self, units: Sequence[Unit]) -> tuple[list[int], list[int]]:
         """Which units are new, and which are known to wait for a lock, or stand behind one that is."""

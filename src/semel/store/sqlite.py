@@ -8,7 +8,7 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,15 +85,19 @@ class Connection:
             return self.raw.changes()
 
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """apsw's errors as ours: nothing is known of what was under way."""
-    try:
-        yield
-    except BUSY as error:
-        raise StoreUnavailable(f"the store is busy ({error}): another process holds its write lock") from error
-    except UNAVAILABLE as error:
-        raise StoreUnavailable(f"the store did not answer: {error}") from error
+class translated:  # noqa: N801  (used as a statement)
+    """apsw's errors as ours: nothing is known of what was under way. A class: a generator would be felt at each commit."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, BUSY):
+            raise StoreUnavailable(f"the store is busy ({error}): another process holds its write lock") from error
+        if isinstance(error, UNAVAILABLE):
+            raise StoreUnavailable(f"the store did not answer: {error}") from error
 
 
 class SQLite:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -19,6 +20,7 @@ from semel.store.turns import one_by_one
 
 SQL = statements("sqlite.sql")
 MOST_HEADS = 10_000  # that are remembered
+_of_journal = attrgetter("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
 log = logging.getLogger("semel")
 
 # What says nothing of the write that was under way: it may be given again.
@@ -62,9 +64,9 @@ class Writing:
     """The write transactions of one connection, one after the other: the changes of each are judged by `batch.Batch`, on what
     the tables hold, and written together.
 
-    Where the streams stand that it wrote or read last is remembered. That is what the tables hold for as long as SQLite's
-    data version stands still, by which its own pages in memory stand or fall: nobody has written since, by whatever
-    connection.
+    Where the streams stand that it wrote or read last is remembered, and the sessions as it read them (it writes none itself,
+    and an epoch has them read anew). That is what the tables hold for as long as SQLite's data version stands still, by which
+    its own pages in memory stand or fall: nobody has written since, by whatever connection.
     """
 
     def __init__(self, raw: apsw.Connection, passed: Passed) -> None:
@@ -84,9 +86,11 @@ class Writing:
         facts = self.facts
         if self._version != self._raw.data_version() or len(facts.heads) > MOST_HEADS:
             facts.heads.clear()
+            facts.sessions.clear()
         self._version = None
-        for known in (facts.keys, facts.sessions, facts.ids, facts.held, self._walks):
-            known.clear()
+        for known in (facts.keys, facts.ids, facts.held, self._walks):
+            if known:
+                known.clear()
 
     def committed(self) -> None:
         """It is committed."""
@@ -135,7 +139,7 @@ class Writing:
         writes = batch.writes()
         if writes is None:
             return
-        rows = [(r.tenant, r.stream, r.seq, r.kind, r.actor, r.token, r.at, r.body, r.id, r.hash) for r in writes.rows]
+        rows = [_of_journal(row) for row in writes.rows]
         for name, found in (
             ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
             ("delete_ready", writes.ready_gone), ("insert_ready", writes.ready),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from semel.errors import StoreUnavailable
-from semel.store.batch import touched
+from semel.store.batch import queues, touched
 from semel.store.contract import Broken, Busy, Change, Landed, Outcome, Stale, Store, Unit
 
 MOST = 512  # units in one transaction
@@ -309,7 +309,7 @@ class Writer:
 
 
 def _queues(unit: Unit, outcome: Outcome) -> bool:
-    return isinstance(outcome, Landed) and isinstance(unit, Change) and any(part.tables.ready for part in unit.parts)
+    return isinstance(outcome, Landed) and queues(unit)
 
 
 def _refused(why: str) -> StoreUnavailable:

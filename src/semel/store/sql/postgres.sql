@@ -140,6 +140,12 @@ INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id
 SELECT * FROM unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[], %(kind)s::text[], %(actor)s::text[],
                      %(token)s::bigint[], %(at)s::bigint[], %(body)s::text[], %(id)s::text[], %(hash)s::bytea[]);
 
+-- name: insert_journal_row
+-- One row by itself: an array costs the server twice as much.
+INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
+VALUES (%(tenant)s::text, %(stream)s::text, %(seq)s::bigint, %(kind)s::text, %(actor)s::text, %(token)s::bigint, %(at)s::bigint,
+        %(body)s::text, %(id)s::text, %(hash)s::bytea);
+
 -- name: take_away
 -- What stands before a tombstone (R22).
 DELETE FROM semel.journal j USING unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[]) AS k (tenant, stream, seq)
@@ -173,6 +179,22 @@ INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery,
                         crashes, unknown, version, why)
 SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.task t WHERE t.tenant = k.tenant AND t.task = k.task);
 
+-- name: put_task_row
+-- As `put_task`, one row by itself.
+WITH known AS (
+    UPDATE semel.task SET
+        due = %(due)s::bigint, delivery = %(delivery)s::text, execution = %(execution)s::text, attempt = %(attempt)s::bigint,
+        token = %(token)s::bigint, session = %(session)s::text, failures = %(failures)s::bigint, crashes = %(crashes)s::bigint,
+        unknown = %(unknown)s::bigint, version = %(version)s::bigint, why = %(why)s::text
+    WHERE tenant = %(tenant)s::text AND task = %(task)s::text RETURNING 1
+)
+INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
+                        crashes, unknown, version, why)
+SELECT %(tenant)s::text, %(task)s::text, %(kind)s::text, %(key)s::text, %(queue)s::text, %(priority)s::bigint, %(due)s::bigint,
+       %(delivery)s::text, %(execution)s::text, %(attempt)s::bigint, %(token)s::bigint, %(session)s::text, %(failures)s::bigint,
+       %(crashes)s::bigint, %(unknown)s::bigint, %(version)s::bigint, %(why)s::text
+WHERE NOT EXISTS (SELECT 1 FROM known);
+
 -- name: insert_ready
 INSERT INTO semel.ready (queue, kind, rank, due, tenant, task)
 SELECT * FROM unnest(%(queue)s::text[], %(kind)s::text[], %(rank)s::bigint[], %(due)s::bigint[], %(tenant)s::text[],
@@ -197,6 +219,16 @@ WITH k AS (
 )
 INSERT INTO semel.effect (tenant, key, task, stream, name, state, version)
 SELECT * FROM k WHERE NOT EXISTS (SELECT 1 FROM semel.effect e WHERE e.tenant = k.tenant AND e.key = k.key);
+
+-- name: put_effect_row
+-- As `put_effect`, one row by itself.
+WITH known AS (
+    UPDATE semel.effect SET task = %(task)s::text, state = %(state)s::text, version = %(version)s::bigint
+    WHERE tenant = %(tenant)s::text AND key = %(key)s::text RETURNING 1
+)
+INSERT INTO semel.effect (tenant, key, task, stream, name, state, version)
+SELECT %(tenant)s::text, %(key)s::text, %(task)s::text, %(stream)s::text, %(name)s::text, %(state)s::text, %(version)s::bigint
+WHERE NOT EXISTS (SELECT 1 FROM known);
 
 -- name: delete_unknown
 DELETE FROM semel.unknown u USING unnest(%(tenant)s::text[], %(key)s::text[]) AS k (tenant, key)
