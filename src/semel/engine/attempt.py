@@ -190,7 +190,8 @@ class Attempt:
 
     def over(self) -> str:
         """Which limit of the task is exceeded, in words; "": none."""
-        return budgets.over(self.ledger.state.used, self.ledger.state.budget, self.ran_ms())
+        state = self.ledger.state
+        return budgets.over(state.used, state.budget, 0 if state.budget.ms is None else self.ran_ms())
 
     def look_at_limits(self) -> None:
         """Raise `Suspended` if the task has used up more than it may."""

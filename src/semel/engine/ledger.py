@@ -43,29 +43,27 @@ class _Random:
 
     def forget(self) -> None:
         """Hold none: a fork must not use its parent's."""
-        self._held: list[bytes] = []
+        self._held: list[str] = []
         self._pid = 0
 
-    def eight(self) -> bytes:
-        """Eight that nobody else gets, in a fork neither. Without a lock: what two threads pop is never the same."""
+    def eight(self) -> str:
+        """Eight that nobody else gets, in a fork neither, as hexadecimal. Without a lock: two threads never pop the same."""
         pid = os.getpid()
         if pid != self._pid:
             self._held, self._pid = [], pid
         try:
             return self._held.pop()
         except IndexError:
-            fresh = os.urandom(1 << 14)
-            self._held = [fresh[n : n + 8] for n in range(8, len(fresh), 8)]
-            return fresh[:8]
+            fresh = os.urandom(1 << 14).hex()
+            self._held = [fresh[n : n + 16] for n in range(16, len(fresh), 16)]
+            return fresh[:16]
 
 
 _random = _Random()
 os.register_at_fork(after_in_child=_random.forget)
 
 
-def change_id() -> str:
-    """A random id for one change."""
-    return _random.eight().hex()
+change_id = _random.eight  # a random id for one change
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +131,11 @@ def part_of_task(
     after = before or tasks.Task()
     stream = after.id or next(event.task for event in events if isinstance(event, j.Enqueued))
     rows = j.seal(events, tenant=tenant, stream=stream, seq=head.seq, previous=head.hash, actor=actor, token=token, at=at, id=id)
+    keys: list[str] = []
     for event in events:
         after = tasks.apply(after, event, at)
-    keys = [event.key for event in events if isinstance(event, j.OfEffect)]
+        if isinstance(event, j.OfEffect):
+            keys.append(event.key)
     tables = projection.of_task(tenant, before, after, keys)
     return Part(tenant, stream, head, rows, tables), after, Head(rows[-1].seq, rows[-1].hash) if rows else head
 
@@ -245,9 +245,11 @@ class Ledger:
                 return Refusal(Code.UNKNOWN_OUTSTANDING, f"an outcome could not be recorded: {self.unsure}")
             if isinstance(command, e.EffectCommand) and (scope == "tenant" or command.key in self.keys):
                 return self._propose_shared(command, guard, waited_for)
-            decided = tasks.decide(self.state, command, self.shared())
+            decided = tasks.decide(self.state, command, self.shared() if self.keys else None)
             if isinstance(decided, Refusal):
                 return decided
+            if not self.keys:
+                return self._queue(decided, decided.events, {}, guard, (), waited_for)
             more = self._ended_shared(command)
             return self._queue(decided, decided.events, more, guard, self._checks(command), waited_for)
 
@@ -322,7 +324,10 @@ class Ledger:
         identity, at = change_id(), self.desk.clock.wall_ms()
         parts: list[Part] = []
         if events:
-            token = max([self.state.token, *[ev.token for ev in events if isinstance(ev, j.Claimed)]])
+            token = self.state.token
+            for event in events:
+                if isinstance(event, j.Claimed) and event.token > token:
+                    token = event.token
             part, self.state, self.head = part_of_task(
                 self.tenant, self.state, self.head, events, actor=self.actor, token=token, at=at, id=identity
             )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from semel.engine import approval, atomic, declare, identity, recover, redaction
@@ -21,6 +21,7 @@ from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import generations, keys, replays, tasks
 from semel.machine import journal as j
+from semel.machine.records import record, replace
 from semel.model import READABLE, Code, Json, Refusal, Submission
 from semel.store.writer import Signal
 
@@ -32,7 +33,7 @@ MOST_DECLINED = 100  # refusals that an attempt may read; who asks on will not s
 RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Called:
     """One call of an effect: the values, their record, and what follows from them."""
 
@@ -233,14 +234,14 @@ def open_submission(
     return decided
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """It happened, and is queued to be recorded."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clean:
     """This submission did nothing, with proof."""
 
@@ -248,7 +249,7 @@ class Clean:
     retry: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """Nobody can say."""
 

@@ -100,8 +100,8 @@ def task_row(tenant: str, t: Task) -> TaskRow:
         t.queue,
         t.priority,
         t.due,
-        t.delivery.value,
-        t.execution.value,
+        t.delivery._value_,  # what `.value` gives, which is found by two calls in Python
+        t.execution._value_,
         t.attempt,
         t.token,
         t.session,
@@ -127,7 +127,7 @@ def inflight_row(tenant: str, t: Task) -> InflightRow | None:
 
 def effect_row(tenant: str, stream: str, x: Effect) -> EffectRow:
     """The effect's row."""
-    return EffectRow(tenant, x.key, x.task, stream, x.name, x.state.value, x.version)
+    return EffectRow(tenant, x.key, x.task, stream, x.name, x.state._value_, x.version)
 
 
 def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
@@ -140,9 +140,12 @@ def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
 def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) -> Tables:
     """What has to be written when a task moves from `before` to `after`; `keys`: the effects that were touched."""
     pairs = [(before.effects.get(key) if before else None, after.effects.get(key)) for key in dict.fromkeys(keys)]
+    effects = _of_effects(tenant, after.id, pairs)
+    if before and before.delivery is after.delivery is Delivery.LEASED and before.session == after.session:
+        return Tables(task_row(tenant, after), None, None, None, None, *effects)  # its owner goes on: the pointer stays
     ready_gone, ready = _moved(ready_row(tenant, before) if before else None, ready_row(tenant, after))
     held_gone, held = _moved(inflight_row(tenant, before) if before else None, inflight_row(tenant, after))
-    return Tables(task_row(tenant, after), ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
+    return Tables(task_row(tenant, after), ready_gone, ready, held_gone, held, *effects)
 
 
 def _moved(was: T | None, now: T | None) -> tuple[T | None, T | None]:
@@ -163,8 +166,9 @@ def _of_effects(
     for old, new in pairs:
         if new is None:
             continue
-        effects.append(effect_row(tenant, stream, new))
-        was, now = unknown_row(tenant, old), unknown_row(tenant, new)
+        row = effect_row(tenant, stream, new)
+        effects.append(row)
+        was, now = unknown_row(tenant, old), unknown_row(tenant, new) if row.state == EffectState.AMBIGUOUS else None
         if was != now:
             if was:
                 gone.append((tenant, new.key))

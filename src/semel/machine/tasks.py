@@ -166,6 +166,7 @@ TaskCommand = (
 Command = TaskCommand | e.EffectCommand
 
 _DECISIONS = (e.Approve, e.Deny)
+_PERSONS = (e.Reverse, e.Answer, *_DECISIONS)
 _OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed, Bind, Mismatch)
 
 
@@ -189,7 +190,7 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
         decided = e.decide(effect, command, standing(task, command, shared))
         if isinstance(decided, Refusal):
             return decided
-        more = goes_on(task, command, effect, decided)
+        more = goes_on(task, command, effect, decided) if isinstance(command, _PERSONS) else ()
         return replace(decided, events=(*decided.events, *more)) if more else decided
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
