@@ -925,14 +925,14 @@ BY_TEST = (
     Guard("R4 only a session that lives says that settle is over", "engine/session.py",
           "waited_ms, settle_ms), guard=self.guard)", "waited_ms, settle_ms))", SESSION),
     Guard("R12 a submission is one call", "engine/perform.py",
-          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n",
-          "    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n"
-          "    if isinstance(reply, Raised):\n        reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)\n", SUBMISSIONS),
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)\n",
+          "    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)\n"
+          "    if isinstance(reply, Raised):\n        reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)\n", SUBMISSIONS),
     Guard("R18 the token goes out with every submission", "engine/perform.py", "        token=doing.token,\n", "        token=0,\n", SUBMISSIONS),
     Guard("R18 a lookup is told the token that was sent", "engine/recover.py", "        token=known.sent[-1].token,\n", "        token=0,\n", SUBMISSIONS),
     Guard("R13 a submission's time counts from before its intent", "engine/perform.py",
           "deadline = doing.began + doing.seconds", "deadline = attempt.clock.boot() + doing.seconds", SUBMISSIONS),
-    Guard("R13 what is over before its call is not sent", "engine/perform.py", "if stale or deadline <= attempt.clock.boot():", "if stale:", SUBMISSIONS),
+    Guard("R13 what is over before its call is not sent", "engine/perform.py", "if stale or deadline <= now:", "if stale:", SUBMISSIONS),
     Guard("R13 clocks that disagree are the next rung", "machine/recovery.py",
           "if facts.highest_ms - facts.now_ms > margin or age < -margin:", "if False:", RECOVERY),
     Guard("R4 a sender whose session lives is not gone", "engine/recover.py", "if row is not None and row.fenced:", "if row is not None:", SESSION),

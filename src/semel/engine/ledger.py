@@ -43,27 +43,29 @@ class _Random:
 
     def forget(self) -> None:
         """Hold none: a fork must not use its parent's."""
-        self._held: list[str] = []
+        self._held: list[bytes] = []
         self._pid = 0
 
-    def eight(self) -> str:
-        """Eight that nobody else gets, in a fork neither, as hexadecimal. Without a lock: two threads never pop the same."""
+    def eight(self) -> bytes:
+        """Eight that nobody else gets, in a fork neither. Without a lock: what two threads pop is never the same."""
         pid = os.getpid()
         if pid != self._pid:
             self._held, self._pid = [], pid
         try:
             return self._held.pop()
         except IndexError:
-            fresh = os.urandom(1 << 14).hex()
-            self._held = [fresh[n : n + 16] for n in range(16, len(fresh), 16)]
-            return fresh[:16]
+            fresh = os.urandom(1 << 14)
+            self._held = [fresh[n : n + 8] for n in range(8, len(fresh), 8)]
+            return fresh[:8]
 
 
 _random = _Random()
 os.register_at_fork(after_in_child=_random.forget)
 
 
-change_id = _random.eight  # a random id for one change
+def change_id() -> str:
+    """A random id for one change."""
+    return _random.eight().hex()
 
 
 @dataclass(frozen=True, slots=True)

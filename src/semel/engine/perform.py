@@ -23,7 +23,6 @@ from semel.machine import generations, keys, replays, tasks
 from semel.machine import journal as j
 from semel.machine.records import record, replace
 from semel.model import READABLE, Code, Json, Refusal, Submission
-from semel.store.writer import Signal
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
@@ -57,6 +56,7 @@ class Doing:
     began: float
     seconds: float
     sender: tuple[str, int]
+    is_async: bool
     veil: Veil = field(default_factory=Veil)
     _state: str = "waiting"
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -219,7 +219,7 @@ def open_submission(
 ) -> Generator[Request, Any, e.Decision | Refusal]:
     """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
     seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
-    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender, attempt.veil)
+    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender, effect.is_async, attempt.veil)
     attempt.doing[key] = doing
     settled = False
     try:
@@ -274,8 +274,9 @@ def submit(
         code.ended()
         yield from not_sent(attempt, doing)
     deadline = doing.began + doing.seconds  # from before the intent's commit: a resend must stay inside the retention (R13)
-    stale = effect.identity is not None and attempt.clock.boot() > doing.began + identity.FRESH_SECONDS
-    if stale or deadline <= attempt.clock.boot():
+    now = attempt.clock.boot()
+    stale = effect.identity is not None and now > doing.began + identity.FRESH_SECONDS
+    if stale or deadline <= now:
         code.ended()
         late_intent = (
             f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
@@ -306,7 +307,7 @@ def submit(
         acting.when_quiet(tell)
 
     fn = runtime.guarded(effect.fn, attempt, doing, acting)
-    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)
+    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)
     if isinstance(reply, TimedOut):
         attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", False, doing.sender))
         return Unknown()
@@ -378,8 +379,3 @@ def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:
             f"effect {effect.name} ({known.key}) is on record, but {error}; give the new result a default, or the effect "
             f"a new name"
         ) from error
-
-
-def flight() -> Signal:
-    """One effect in flight in this attempt."""
-    return Signal()

@@ -662,7 +662,7 @@ def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, 
         sent = Sent(e.n, e.task, e.attempt, e.token, "", since, lost=True, fenced=True, unfenced=e.unfenced, assumed=True)
     else:
         since = at
-        seen = identity.names(e.observed or {})
+        seen = identity.names(e.observed) if e.observed else ()
         sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced, observed=seen)
     lost_at = at if sent.assumed else 0
     if effect is None:

@@ -47,10 +47,7 @@ def _ordinary(value: Any) -> bool:
         value = value.values()
     elif kind is not list:
         return False
-    for inner in value:
-        if type(inner) not in _ALWAYS and not _ordinary(inner):
-            return False
-    return True
+    return all(map(_ordinary, [inner for inner in value if type(inner) not in _ALWAYS]))
 
 
 def _is_ascii(name: Any) -> bool:

@@ -219,14 +219,15 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
     """What the task says about the caller of an effect command."""
     token = getattr(command, "token", 0)
     ahead = task.ahead.get(command.key, ())
+    bound = identity.names(task.bound) if task.bound else ()
     if not isinstance(command, e.Intend):
-        return e.Standing(current=task.owned(token), bound=identity.names(task.bound), ahead=ahead)
-    others = [key for key in _unknown(task, shared) if key != command.key]
+        return e.Standing(current=task.owned(token), bound=bound, ahead=ahead)
+    others = [key for key in _unknown(task, shared) if key != command.key] if task.unknown or shared else ()
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown=others[0] if others and not command.again else "",  # one unknown must not bar the way out of another
         used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=identity.names(task.bound),
+        cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=bound,
         beyond=replays.beyond(task, command.key, command.name, command.generation), ahead=ahead,
     )  # fmt: skip
 
