@@ -37,12 +37,12 @@ __all__ = ["Identity", "ProcessStat", "Watchdog", "boottime", "proc_is_ours", "p
 
 # CLOCK_BOOTTIME counts the time that the machine was suspended, and nobody can set it. Elsewhere the nearest clock
 # serves to reckon deadlines by; the kernel timer then does not exist (`Watchdog.available`).
-_CLOCK: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
 
 def boottime() -> float:
     """Seconds on CLOCK_BOOTTIME: since the machine's start, suspended time included. Off Linux: CLOCK_MONOTONIC."""
-    return time.clock_gettime(_CLOCK)
+    return time.clock_gettime(CLOCK)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def _create_timer() -> ctypes.c_void_p:
         raise OSError("this platform has no CLOCK_BOOTTIME timers")
     event = _SigEvent(None, signal.SIGKILL, _SIGEV_SIGNAL)
     timer = ctypes.c_void_p()  # kept as an object: the kernel's first timer has the id 0, which as a value reads None
-    if lib.timer_create(_CLOCK, ctypes.byref(event), ctypes.byref(timer)):
+    if lib.timer_create(CLOCK, ctypes.byref(event), ctypes.byref(timer)):
         raise _failed("timer_create")
     return timer
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from semel.app import App
 from semel.engine import attempt as attempts
-from semel.engine import drive, startcheck
+from semel.engine import collector, drive, startcheck
 from semel.engine.alarm import Alarm, too_old_ms
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
@@ -108,7 +108,7 @@ class Worker:
         """Until told to stop, fenced, or (until_idle) idle."""
         loop = asyncio.get_running_loop()
         self._app.be_worker()
-        with self._signals(loop):
+        with self._signals(loop), collector.beside(self._concurrency):
             while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
             if self._opened:

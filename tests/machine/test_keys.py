@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import string
@@ -243,3 +244,8 @@ def test_the_key_of_a_step_is_its_name_its_arguments_and_its_turn() -> None:
     assert len(made) == 4
     assert k.step_key("a:b", {}, 3).rsplit(":", 2)[0] == "a:b", "a replay finds the name again"
     assert k.step_key("draft", {"b": 1, "a": 2}, 1) == k.step_key("draft", {"a": 2, "b": 1}, 1)
+
+
+@given(st.binary(min_size=20, max_size=20))
+def test_the_letters_of_a_key_are_base_32(digest: bytes) -> None:
+    assert k._base32(digest) == base64.b32encode(digest).decode("ascii").lower()

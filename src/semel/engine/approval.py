@@ -61,10 +61,10 @@ def wait(attempt: Attempt, call: Called, decided: e.Decision | Refusal) -> Gener
     if isinstance(decided, Refusal):
         if decided.code is not Code.APPROVAL_REQUIRED:
             return
-    elif not any(isinstance(event, j.Asked) for event in decided.events):
-        return
-    elif any(isinstance(event, j.Intended | j.Assumed) for event in decided.events):
-        return  # people had approved it before it came
+    else:
+        told = set(map(type, decided.events))
+        if j.Asked not in told or j.Intended in told or j.Assumed in told:
+            return  # the latter: people had approved it before it came
     yield from attempt.wait_for_approval(f"{call.effect.name} {WAITS}", call.key)
 
 

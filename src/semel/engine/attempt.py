@@ -14,7 +14,7 @@ from semel.engine.data import NotRecordable
 from semel.engine.declare import Effect, Work
 from semel.engine.drive import give_up_closed
 from semel.engine.ledger import Ledger
-from semel.engine.perform import Doing, describe, flight
+from semel.engine.perform import Doing, describe
 from semel.engine.requests import Await, Call, Raised, Request, Returned
 from semel.engine.session import Session, read_effect
 from semel.engine.veil import Veil
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 GIVEN_BACK, OTHERS_MS = 10, 90_000  # how often, and for how long, what does not fit this code is left for a worker of other code
 log = logging.getLogger("semel")
 OUTLIVE_LEASES = 2  # code that outlives its time stops the beats a lease later; 3/4 of one after the last, the timer kills it
+_ALONE = Signal()  # an effect in flight that nobody else waits for
 RETRY_MS = 1000  # how soon a task looks again at what another task has in hand
 
 
@@ -94,8 +95,10 @@ class Attempt:
         with self._lock:
             there = self._flights.get(key)
             if there is None:
-                self._flights[key] = flight()
+                self._flights[key] = _ALONE
                 self._running += 1
+            elif there is _ALONE:
+                there = self._flights[key] = Signal()
             return there
 
     def leave(self, key: str) -> None:
@@ -104,7 +107,8 @@ class Attempt:
             done = self._flights.pop(key)
             self._running -= 1
             quiet = self._quiet if not self._running else None
-        done.set()
+        if done is not _ALONE:
+            done.set()
         if quiet is not None:
             quiet.set()
 
@@ -190,7 +194,8 @@ class Attempt:
 
     def over(self) -> str:
         """Which limit of the task is exceeded, in words; "": none."""
-        return budgets.over(self.ledger.state.used, self.ledger.state.budget, self.ran_ms())
+        state = self.ledger.state
+        return budgets.over(state.used, state.budget, 0 if state.budget.ms is None else self.ran_ms())
 
     def look_at_limits(self) -> None:
         """Raise `Suspended` if the task has used up more than it may."""

@@ -17,7 +17,7 @@ from semel.model import Json, Submission
 
 SIZE_LIMIT = 1 << 20  # bytes of JSON, of one set of arguments or one result
 MOST_SMALL = 8  # so many texts of a 64th of the limit, each character escaped, are still within it
-_PLAIN = (str, int, bool)
+_PLAIN = (str, int, bool, type(None))
 
 
 class NotRecordable(Misuse):

@@ -81,7 +81,7 @@ class Effect:
     identity: Observes | None = None
     redact: tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def first_name(self) -> str:
         """The name it was first declared under: keys and records go by it, so that a rename changes no key (R22)."""
         return self.formerly[0] if self.formerly else self.name
@@ -96,7 +96,7 @@ class Effect:
         """Its rungs as they are recorded."""
         return tuple(str(rung) for rung in self.rungs)
 
-    @property
+    @functools.cached_property
     def atomic(self) -> bool:
         """Whether it writes in the ledger's own database."""
         return self.rungs[0].kind == ATOMIC

@@ -343,9 +343,9 @@ class _Driver(Generic[T]):
     def _answer(self, turn: int, answer: Any = None) -> None:
         """What it waited for: a signal, whose value counts, or a reply."""
         if self._goes_on(turn):
-            self._turned()
             if isinstance(answer, Signal):
                 answer = answer.value if answer.is_set else None
+            self._turned()
             self._step(answer)
 
     def _goes_on(self, turn: int, *, stopped: bool = False) -> bool:
@@ -427,7 +427,8 @@ class _Driver(Generic[T]):
         if turn == self._turn and isinstance(reply, Raised) and isinstance(reply.error, KeyboardInterrupt | SystemExit):
             self.cancel()  # the loop is interrupted by it as well, and nothing more is to begin there
         if self._goes_on(turn, stopped=stopped and not self._expired):
-            self._answer(turn, reply)
+            self._turned()
+            self._step(reply)
         elif call.late is not None:
             call.late(reply)
 

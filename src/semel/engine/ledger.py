@@ -133,9 +133,11 @@ def part_of_task(
     after = before or tasks.Task()
     stream = after.id or next(event.task for event in events if isinstance(event, j.Enqueued))
     rows = j.seal(events, tenant=tenant, stream=stream, seq=head.seq, previous=head.hash, actor=actor, token=token, at=at, id=id)
+    keys: list[str] = []
     for event in events:
         after = tasks.apply(after, event, at)
-    keys = [event.key for event in events if isinstance(event, j.OfEffect)]
+        if isinstance(event, j.OfEffect):
+            keys.append(event.key)
     tables = projection.of_task(tenant, before, after, keys)
     return Part(tenant, stream, head, rows, tables), after, Head(rows[-1].seq, rows[-1].hash) if rows else head
 
@@ -245,9 +247,11 @@ class Ledger:
                 return Refusal(Code.UNKNOWN_OUTSTANDING, f"an outcome could not be recorded: {self.unsure}")
             if isinstance(command, e.EffectCommand) and (scope == "tenant" or command.key in self.keys):
                 return self._propose_shared(command, guard, waited_for)
-            decided = tasks.decide(self.state, command, self.shared())
+            decided = tasks.decide(self.state, command, self.shared() if self.keys else None)
             if isinstance(decided, Refusal):
                 return decided
+            if not self.keys:
+                return self._queue(decided, decided.events, {}, guard, (), waited_for)
             more = self._ended_shared(command)
             return self._queue(decided, decided.events, more, guard, self._checks(command), waited_for)
 
@@ -322,7 +326,10 @@ class Ledger:
         identity, at = change_id(), self.desk.clock.wall_ms()
         parts: list[Part] = []
         if events:
-            token = max([self.state.token, *[ev.token for ev in events if isinstance(ev, j.Claimed)]])
+            token = self.state.token
+            for event in events:
+                if isinstance(event, j.Claimed) and event.token > token:
+                    token = event.token
             part, self.state, self.head = part_of_task(
                 self.tenant, self.state, self.head, events, actor=self.actor, token=token, at=at, id=identity
             )

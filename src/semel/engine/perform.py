@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from semel.engine import approval, atomic, declare, identity, recover, redaction
@@ -21,8 +21,8 @@ from semel.errors import AlreadyDone, Misuse, NotDone, Refused
 from semel.machine import effects as e
 from semel.machine import generations, keys, replays, tasks
 from semel.machine import journal as j
+from semel.machine.records import record, replace
 from semel.model import READABLE, Code, Json, Refusal, Submission
-from semel.store.writer import Signal
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
@@ -32,7 +32,7 @@ MOST_DECLINED = 100  # refusals that an attempt may read; who asks on will not s
 RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Called:
     """One call of an effect: the values, their record, and what follows from them."""
 
@@ -56,6 +56,7 @@ class Doing:
     began: float
     seconds: float
     sender: tuple[str, int]
+    is_async: bool
     veil: Veil = field(default_factory=Veil)
     _state: str = "waiting"
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -218,7 +219,7 @@ def open_submission(
 ) -> Generator[Request, Any, e.Decision | Refusal]:
     """Register the submission in memory, then make its intent durable (R17). The answer may also be the record."""
     seconds = min(effect.timeout_ms, cap_ms if cap_ms is not None else effect.timeout_ms) / 1000
-    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender, attempt.veil)
+    doing = Doing(key, 0, 0, attempt.clock.boot(), seconds, attempt.sender, effect.is_async, attempt.veil)
     attempt.doing[key] = doing
     settled = False
     try:
@@ -233,14 +234,14 @@ def open_submission(
     return decided
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Done:
     """It happened, and is queued to be recorded."""
 
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Clean:
     """This submission did nothing, with proof."""
 
@@ -248,7 +249,7 @@ class Clean:
     retry: bool
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Unknown:
     """Nobody can say."""
 
@@ -273,8 +274,9 @@ def submit(
         code.ended()
         yield from not_sent(attempt, doing)
     deadline = doing.began + doing.seconds  # from before the intent's commit: a resend must stay inside the retention (R13)
-    stale = effect.identity is not None and attempt.clock.boot() > doing.began + identity.FRESH_SECONDS
-    if stale or deadline <= attempt.clock.boot():
+    now = attempt.clock.boot()
+    stale = effect.identity is not None and now > doing.began + identity.FRESH_SECONDS
+    if stale or deadline <= now:
         code.ended()
         late_intent = (
             f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
@@ -305,7 +307,7 @@ def submit(
         acting.when_quiet(tell)
 
     fn = runtime.guarded(effect.fn, attempt, doing, acting)
-    reply = yield Call(fn, effect.is_async, (submission,), values, submission.seconds_left, ended)
+    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)
     if isinstance(reply, TimedOut):
         attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", False, doing.sender))
         return Unknown()
@@ -377,8 +379,3 @@ def recorded(attempt: Attempt, effect: Effect, known: e.Effect) -> Any:
             f"effect {effect.name} ({known.key}) is on record, but {error}; give the new result a default, or the effect "
             f"a new name"
         ) from error
-
-
-def flight() -> Signal:
-    """One effect in flight in this attempt."""
-    return Signal()

@@ -50,6 +50,8 @@ def recorded(
     attempt: Attempt, effect: Effect, key: str, values: Mapping[str, Any], data: dict[str, Json], occurrence: str
 ) -> dict[str, Json]:
     """The arguments as they are recorded. Raises `Misuse` where a redacted value is on record already, or would be."""
+    if not effect.redact and not attempt.veil.active:
+        return data
     for name in effect.redact:
         _is_itself(effect, name, values[name], data[name])
         attempt.veil.note(data[name])

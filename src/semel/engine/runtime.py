@@ -252,7 +252,7 @@ class Runtime:
             command = e.MarkUnfenced(doing.key, doing.n, doing.token, "child")
             land(attempt.ledger, command)  # waits until it is durable; what it raises keeps the child from being made
 
-        return _wrapped(fn, lambda: _InEffect(attempt, acting, about_to_spawn))
+        return _wrapped(fn, lambda: _InEffect(attempt, acting, about_to_spawn), doing.is_async)
 
     @property
     def ring(self) -> Ring:
@@ -298,8 +298,11 @@ class Runtime:
         return _wrapped(fn, lambda: set_here(current, attempt))
 
 
-def _wrapped(fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]]) -> Callable[..., Any]:
-    if is_async(fn):
+def _wrapped(
+    fn: Callable[..., Any], around: Callable[[], contextlib.AbstractContextManager[None]], asynchronous: bool | None = None
+) -> Callable[..., Any]:
+    """asynchronous: whether it is, if that is known: who looks into a function is told to all audit hooks."""
+    if is_async(fn) if asynchronous is None else asynchronous:
 
         async def in_loop(*args: Any, **kwargs: Any) -> Any:
             with around():

@@ -588,10 +588,14 @@ def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect
         return _apply_asked(effect, event, seq, at)
     if effect is None:
         return None  # a call that was declined before anything was on record
-    effect = replace(effect, version=seq, word=reversal.word_of(effect, event, seq))
+    word = reversal.word_of(effect, event, seq)
     if isinstance(event, j.Confirmed):
         sent = _changed(effect.sent, event.n, close_all=True, ended=event.how == RETURNED)
-        return replace(effect, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict="", sent=sent)
+        return replace(
+            effect, version=seq, word=word, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict="",
+            sent=sent,
+        )  # fmt: skip
+    effect = replace(effect, version=seq, word=word)
     if isinstance(event, j.Disproved):
         effect = _sub(effect, event.n, open=False, ended=True)
         if event.final and effect.open:  # the provider's definite no to sending it again: only of that try, but no more tries
@@ -658,7 +662,7 @@ def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, 
         sent = Sent(e.n, e.task, e.attempt, e.token, "", since, lost=True, fenced=True, unfenced=e.unfenced, assumed=True)
     else:
         since = at
-        seen = identity.names(e.observed or {})
+        seen = identity.names(e.observed) if e.observed else ()
         sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced, observed=seen)
     lost_at = at if sent.assumed else 0
     if effect is None:

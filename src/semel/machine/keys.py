@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from typing import Any, cast
 
@@ -15,6 +14,9 @@ from semel.model import Json
 DIGESTED = "int_"
 MAX_INTEGER = 2**53 - 1  # RFC 8785 (I-JSON): beyond it, readers disagree about the number
 _in_order = encoder(in_order=True)
+_ALWAYS = frozenset((str, bool, type(None)))
+_LETTERS = "abcdefghijklmnopqrstuvwxyz234567"
+_TEN_BITS = [first + second for first in _LETTERS for second in _LETTERS]
 
 
 def canonical(value: Json) -> bytes:
@@ -35,15 +37,17 @@ def _is_ordinary(value: Any) -> bool:
 def _ordinary(value: Any) -> bool:
     """Whether Python's encoder writes it as RFC 8785 does: no float, no huge integer, no name that would be sorted otherwise."""
     kind = type(value)
-    if kind is str or kind is bool or value is None:
+    if kind in _ALWAYS:
         return True
     if kind is int:
         return bool(-MAX_INTEGER <= value <= MAX_INTEGER)
-    if kind is list:
-        return all(map(_ordinary, value))
     if kind is dict:
-        return all(map(_is_ascii, value)) and all(map(_ordinary, value.values()))
-    return False
+        if not all(map(_is_ascii, value)):
+            return False
+        value = value.values()
+    elif kind is not list:
+        return False
+    return all(map(_ordinary, [inner for inner in value if type(inner) not in _ALWAYS]))
 
 
 def _is_ascii(name: Any) -> bool:
@@ -93,7 +97,13 @@ def effect_key(
     different lists of parts can meet in one key.
     """
     parts = canonical(cast(Json, [application, tenant, list(scope), name, intent, occurrence, generation]))
-    return "sml_" + base64.b32encode(hashlib.sha256(parts).digest()[:20]).decode("ascii").lower()
+    return "sml_" + _base32(hashlib.sha256(parts).digest()[:20])
+
+
+def _base32(digest: bytes) -> str:
+    """Twenty bytes in base 32, in small letters. The library's takes twice as long, and each call of an effect comes by here."""
+    number = int.from_bytes(digest, "big")
+    return "".join([_TEN_BITS[number >> shift & 1023] for shift in range(150, -1, -10)])
 
 
 def task_key(intent: Json) -> str:

@@ -103,8 +103,8 @@ def task_row(tenant: str, t: Task) -> TaskRow:
         t.queue,
         t.priority,
         t.due,
-        t.delivery.value,
-        t.execution.value,
+        t.delivery._value_,  # what `.value` gives, which is found by two calls in Python
+        t.execution._value_,
         t.attempt,
         t.token,
         t.session,
@@ -133,7 +133,7 @@ def inflight_row(tenant: str, t: Task) -> InflightRow | None:
 
 def effect_row(tenant: str, stream: str, x: Effect) -> EffectRow:
     """The effect's row."""
-    return EffectRow(tenant, x.key, x.task, stream, x.name, x.state.value, x.version)
+    return EffectRow(tenant, x.key, x.task, stream, x.name, x.state._value_, x.version)
 
 
 def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
@@ -146,10 +146,13 @@ def unknown_row(tenant: str, x: Effect | None) -> UnknownRow | None:
 def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) -> Tables:
     """What has to be written when a task moves from `before` to `after`; `keys`: the effects that were touched."""
     pairs = [(before.effects.get(key) if before else None, after.effects.get(key)) for key in dict.fromkeys(keys)]
+    effects = _of_effects(tenant, after.id, pairs)
+    row = None if before and before.version - before.behind == after.version - after.behind else task_row(tenant, after)
+    if before and before.delivery is after.delivery is Delivery.LEASED and before.session == after.session:
+        return Tables(row, None, None, None, None, *effects)  # its owner goes on: the pointer stays
     ready_gone, ready = _moved(ready_row(tenant, before) if before else None, ready_row(tenant, after))
     held_gone, held = _moved(inflight_row(tenant, before) if before else None, inflight_row(tenant, after))
-    row = None if before and before.version - before.behind == after.version - after.behind else task_row(tenant, after)
-    return Tables(row, ready_gone, ready, held_gone, held, *_of_effects(tenant, after.id, pairs))
+    return Tables(row, ready_gone, ready, held_gone, held, *effects)
 
 
 def of_birth(tenant: str, event: Enqueued) -> Tables:
@@ -178,8 +181,9 @@ def _of_effects(
     for old, new in pairs:
         if new is None:
             continue
-        effects.append(effect_row(tenant, stream, new))
-        was, now = unknown_row(tenant, old), unknown_row(tenant, new)
+        row = effect_row(tenant, stream, new)
+        effects.append(row)
+        was, now = unknown_row(tenant, old), unknown_row(tenant, new) if row.state == EffectState.AMBIGUOUS else None
         if was != now:
             if was:
                 gone.append((tenant, new.key))

@@ -20,6 +20,7 @@ SHOWN = "[redacted]"  # what stands in a text instead of a value
 FORM = "hmac-sha256"
 LEAST = 4  # characters: a shorter text stands in every other one, and is not sought
 PART_DIGITS, MOST_PARTS = 16, 100
+_PLAIN = (str, int, type(None))  # looked at first: to ask whether something is a mapping takes longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,9 @@ def marker(key: bytes, place: Place, value: Json) -> Json:
 
 def mark_of(data: Json) -> Mark | None:
     """What a marker says, if `data` is one."""
-    if not isinstance(data, Mapping) or data.keys() != {MARK} or not isinstance(data[MARK], str):
+    if isinstance(data, _PLAIN) or not isinstance(data, Mapping):
+        return None
+    if data.keys() != {MARK} or not isinstance(data[MARK], str):
         return None
     form, *said = data[MARK].split(":")
     return Mark(said[0], said[1], frozenset(said[2:])) if form == FORM and len(said) > 1 else None

@@ -170,6 +170,7 @@ TaskCommand = (
 Command = TaskCommand | e.EffectCommand
 
 _DECISIONS = (e.Approve, e.Deny)
+_PERSONS = (e.Reverse, e.Answer, *_DECISIONS)
 _OWNERS = (Finish, Fail, Park, Suspend, Block, Conclude, Step, Join, Decline, Wait, GiveUp, Exceed, Bind, Mismatch)
 
 
@@ -193,7 +194,7 @@ def decide(task: Task, command: Command, shared: Mapping[str, Key] | None = None
         decided = e.decide(effect, command, standing(task, command, shared))
         if isinstance(decided, Refusal):
             return decided
-        more = goes_on(task, command, effect, decided)
+        more = goes_on(task, command, effect, decided) if isinstance(command, _PERSONS) else ()
         return replace(decided, events=(*decided.events, *more)) if more else decided
     if isinstance(command, _OWNERS) and not task.owned(command.token):
         return _no(Code.STALE_TOKEN, f"the task is {task.delivery}, under token {task.token}")
@@ -222,14 +223,15 @@ def standing(task: Task, command: e.EffectCommand, shared: Mapping[str, Key]) ->
     """What the task says about the caller of an effect command."""
     token = getattr(command, "token", 0)
     ahead = task.ahead.get(command.key, ())
+    bound = identity.names(task.bound) if task.bound else ()
     if not isinstance(command, e.Intend):
-        return e.Standing(current=task.owned(token), bound=identity.names(task.bound), ahead=ahead)
-    others = [key for key in _unknown(task, shared) if key != command.key]
+        return e.Standing(current=task.owned(token), bound=bound, ahead=ahead)
+    others = [key for key in _unknown(task, shared) if key != command.key] if task.unknown or shared else ()
     return e.Standing(
         current=task.owned(token), suspended="" if command.again else task.suspended,
         unknown=others[0] if others and not command.again else "",  # one unknown must not bar the way out of another
         used=sum(task.names.values()), used_here=task.names.get(command.name, 0), clean=task.clean,
-        cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=identity.names(task.bound),
+        cancelled=bool(task.ending), over=limits.over(task.used, task.budget), bound=bound,
         beyond=replays.beyond(task, command.key, command.name, command.generation), ahead=ahead,
     )  # fmt: skip
 

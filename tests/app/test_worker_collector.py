@@ -1,0 +1,58 @@
+"""A worker lets the garbage collector wait for more, by how much runs beside each other, and only while it runs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import semel
+from semel.engine import collector
+
+
+@pytest.fixture(autouse=True)
+def as_it_was() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+
+
+def during(folder: Path, concurrency: int) -> list[tuple[int, int, int]]:
+    """The thresholds while a handler of a worker ran."""
+    app, seen = semel.App(f"sqlite:///{folder}/agent.db"), []
+
+    @app.task()
+    async def look() -> None:
+        seen.append(gc.get_threshold())
+
+    look.using(key="once").enqueue()
+    app.run_worker(until_idle=True, concurrency=concurrency)
+    return seen
+
+
+@pytest.mark.parametrize("first", collector.OWN)
+def test_the_collector_waits_for_more_while_a_worker_runs(tmp_path: Path, first: int) -> None:
+    gc.set_threshold(first, 9, 8)
+    assert during(tmp_path, 200) == [(200 * collector.EACH, 9, 8)]
+    assert gc.get_threshold() == (first, 9, 8)
+
+
+def test_few_attempts_do_not_make_it_look_more_often(tmp_path: Path) -> None:
+    gc.set_threshold(700, 10, 10)
+    assert during(tmp_path, 1) == [(700, 10, 10)]
+
+
+@pytest.mark.parametrize("first", [0, 501, 5000])
+def test_what_somebody_has_set_stays(tmp_path: Path, first: int) -> None:
+    gc.set_threshold(first, 10, 10)
+    assert during(tmp_path, 200) == [(first, 10, 10)]
+    assert gc.get_threshold() == (first, 10, 10)
+
+
+def test_what_a_handler_sets_stays() -> None:
+    gc.set_threshold(700, 10, 10)
+    with collector.beside(200):
+        gc.set_threshold(1234, 5, 5)
+    assert gc.get_threshold() == (1234, 5, 5)
