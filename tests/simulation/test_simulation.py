@@ -61,13 +61,16 @@ def test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed(measured
     expect(found)
 
 
-def test_a_seed_is_one_history_here_and_in_another_process() -> None:
-    here, again = play(40, 48), play(40, 48)
+@pytest.mark.parametrize(("first", "last"), [(27, 28), (40, 48), (66, 67)])
+def test_a_seed_is_one_history_here_and_in_another_process(first: int, last: int) -> None:
+    here, again = play(first, last), play(first, last)
     assert here.digest == again.digest
-    env = {**os.environ, "PYTHONHASHSEED": "4711"}
-    there = subprocess.run([sys.executable, str(RUN), "--seeds", "40..48"], env=env, capture_output=True, text=True, timeout=100)
-    assert f"digest {here.digest}" in there.stdout, there.stdout + there.stderr
-    assert here.digests != play(41, 49).digests
+    for hash_seed in ("1", "4711"):  # in what order sets are gone through
+        env = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, str(RUN), "--seeds", f"{first}..{last}"]
+        there = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
+        assert f"digest {here.digest}" in there.stdout, there.stdout + there.stderr
+    assert here.digests != play(first + 1, last + 1).digests
 
 
 @pytest.mark.proof

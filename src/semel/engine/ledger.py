@@ -195,7 +195,7 @@ class Ledger:
         self.gone = ""  # what of it the store does not hold any more: then nothing that is known here may be decided on
         self.veil = Veil()  # what no command of this ledger may put on record
         self.unsure = ""  # an outcome that could not be recorded: nothing more is intended here (promise 4)
-        for key in state.joined:
+        for key in sorted(state.joined):
             self.key_stream(key)
 
     @classmethod
@@ -433,7 +433,7 @@ class Ledger:
                 raise StoreUnavailable(f"the store went back: it holds nothing of task {self.state.id} any more")
             self.desk.clock.seen(rows[-1].at)
             self.state, self.head = tasks.fold(rows), Head(rows[-1].seq, rows[-1].hash)
-            for key in self.state.joined | self.keys.keys():
+            for key in sorted(self.state.joined | self.keys.keys()):
                 stream = self.key_stream(key)
                 rows = self.desk.store.rows(self.tenant, key)
                 self._must_hold(stream.acknowledged, rows)

@@ -367,7 +367,7 @@ class Session:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
         if unknown is None:
             unknown = self._strange(self.desk.store.held(self.id))
-        for tenant, task in unknown & self.strange:
+        for tenant, task in sorted(unknown & self.strange):
             try:
                 ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
                 if ledger is not None and ledger.state.session == self.id:
