@@ -56,3 +56,12 @@ def test_what_a_handler_sets_stays() -> None:
     with collector.beside(200):
         gc.set_threshold(1234, 5, 5)
     assert gc.get_threshold() == (1234, 5, 5)
+
+
+def test_a_collector_that_is_off_is_left_alone(tmp_path: Path) -> None:
+    gc.set_threshold(700, 10, 10)
+    gc.disable()
+    try:
+        assert during(tmp_path, 200) == [(700, 10, 10)]
+    finally:
+        gc.enable()

@@ -16,6 +16,7 @@ from cli_office import Office, until
 from typer.testing import CliRunner
 
 from semel.cli import main, work
+from semel.engine import collector
 from semel.errors import Misuse
 
 
@@ -67,23 +68,7 @@ def test_a_worker_process_looks_for_cycles_less_often(fresh: Office) -> None:
     (fresh.folder / "collects.py").write_text(COLLECTS, encoding="utf-8")
     fresh.python("import collects; collects.say.enqueue(1); collects.app.close()")
     fresh.semel("worker", "collects:app", "--until-idle")
-    assert (fresh.folder / "said").read_text(encoding="utf-8") == str((5000, *gc.get_threshold()[1:]))
-
-
-@pytest.mark.parametrize(("said", "becomes"), [(700, 5000), (2000, 5000), (100, 100), (50_000, 50_000), (0, 0)])
-def test_unless_somebody_has_said_how_often(said: int, becomes: int) -> None:
-    before = gc.get_threshold()
-    try:
-        gc.set_threshold(said)
-        work.collect_less_often()
-        assert gc.get_threshold()[0] == becomes
-        gc.set_threshold(700)
-        gc.disable()
-        work.collect_less_often()
-        assert gc.get_threshold()[0] == 700
-    finally:
-        gc.enable()
-        gc.set_threshold(*before)
+    assert (fresh.folder / "said").read_text(encoding="utf-8") == str((100 * collector.EACH, *gc.get_threshold()[1:]))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -13,8 +12,6 @@ from semel.errors import Misuse
 from semel.supervise import RESTART_VARIABLE, SUPERVISOR_VARIABLE, die_with_parent, supervise
 
 COMMAND = "worker-process"
-PYTHONS_OWN = (700, 2000)  # objects between two collections, unless somebody says otherwise: which it is depends on the version
-BETWEEN = 5000
 log = logging.getLogger("semel")
 
 
@@ -45,7 +42,6 @@ def run(target: str, *, queues: Sequence[str] | None, concurrency: int, until_id
         raise Misuse(f"{COMMAND} is started by its supervisor alone; write: semel worker {target}")
     die_with_parent(int(supervisor))
     app = load_app(target)
-    collect_less_often()
     to_stderr()
     if os.environ.get(RESTART_VARIABLE, "0") != "0":
         app.expect_store()  # a new one, in the place of one that was removed, would do everything a second time
@@ -53,15 +49,6 @@ def run(target: str, *, queues: Sequence[str] | None, concurrency: int, until_id
         log.info("semel: worker %d works for %s", os.getpid(), target)
         app.run_worker(queues=list(queues) if queues else None, concurrency=concurrency, until_idle=until_idle)
         log.info("semel: worker %d has stopped", os.getpid())
-
-
-def collect_less_often() -> None:
-    """A worker's own objects end by themselves; looking among them for cycles so often would take a tenth of its time.
-
-    Unless the app's module, or what Python runs at its start, has said how often, or never.
-    """
-    if gc.isenabled() and gc.get_threshold()[0] in PYTHONS_OWN:
-        gc.set_threshold(BETWEEN)
 
 
 def to_stderr() -> None:
