@@ -61,11 +61,11 @@ def test_in_the_first_seeds_nothing_happens_twice_is_lost_or_is_guessed(measured
     expect(found)
 
 
-@pytest.mark.parametrize(("first", "last"), [(27, 28), (40, 48), (66, 67)])
+@pytest.mark.parametrize(("first", "last"), [(40, 48), (134, 135)])
 def test_a_seed_is_one_history_here_and_in_another_process(first: int, last: int) -> None:
     here, again = play(first, last), play(first, last)
     assert here.digest == again.digest
-    for hash_seed in ("1", "4711"):  # in what order sets are gone through
+    for hash_seed in ("1", "2", "3"):  # in what order sets are gone through
         env = {**os.environ, "PYTHONHASHSEED": hash_seed}
         command = [sys.executable, str(RUN), "--seeds", f"{first}..{last}"]
         there = subprocess.run(command, env=env, capture_output=True, text=True, timeout=100)
