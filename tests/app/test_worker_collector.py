@@ -56,3 +56,9 @@ def test_what_a_handler_sets_stays() -> None:
     with collector.beside(200):
         gc.set_threshold(1234, 5, 5)
     assert gc.get_threshold() == (1234, 5, 5)
+
+
+@pytest.mark.parametrize("concurrency", [10**6, 10**9])
+def test_a_concurrency_without_measure_lets_it_wait_for_no_more_than_so_much(tmp_path: Path, concurrency: int) -> None:
+    gc.set_threshold(700, 10, 10)
+    assert during(tmp_path, concurrency) == [(collector.MOST, 10, 10)]
