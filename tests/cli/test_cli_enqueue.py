@@ -71,7 +71,7 @@ def test_lines_that_are_no_text_are_told_of_without_a_traceback(tmp_path: Path) 
         return invoice
 
     lines = io.TextIOWrapper(io.BytesIO(b'["a"]\n["\xff"]\n'), "utf-8")
-    with pytest.raises(Misuse, match="the standard input is not UTF-8 text: .*; nothing is accepted"):
+    with pytest.raises(Misuse, match=r"the standard input is not UTF-8 text: .*; nothing is accepted"):
         asks.accept_lines(app, "bill", lines, tenant=None, priority=0)
     assert not app.tasks.list()
     app.close()

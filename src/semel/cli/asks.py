@@ -65,11 +65,12 @@ def accept_lines(app: App, kind: str, lines: Iterable[str], *, tenant: str | Non
     """Accept a task for each line, an array or an object of its arguments. Their ids. Raises `Misuse`; then none is accepted."""
     task = _declared(app, kind).using(tenant=tenant, priority=priority)
     orders: list[Order] = []
-    number = 0
+    number = 1
     try:
-        for number, line in enumerate(lines, 1):
+        for line in lines:
             if line.strip():
                 orders.append(replace(task.order(*_of_line(line)), actor="cli"))
+            number += 1
     except UnicodeDecodeError as error:  # of no line that could be named: they are decoded many at a time
         raise Misuse(f"the standard input is not UTF-8 text: {error}; nothing is accepted") from error
     except (ValueError, RecursionError, Misuse) as error:
