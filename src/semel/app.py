@@ -25,7 +25,7 @@ from semel.decorated import (
 )
 from semel.engine import declare, drive, redaction, review, startcheck, stats, views
 from semel.engine.keyring import expect_key
-from semel.engine.queue import Order, accepted, birth, check_name, enqueue, enqueue_many
+from semel.engine.queue import Order, accepted, birth, check_name, check_orders, enqueue, enqueue_many
 from semel.engine.requests import Call, Raised, Request
 from semel.engine.runtime import Runtime, current
 from semel.errors import Misuse
@@ -394,6 +394,7 @@ class App:
     def accept_many(self, orders: Sequence[Order], transaction: Any = None) -> list[Ref[Any]]:
         """Enqueue many, and wait until all are durable; within a transaction of the caller's own: one after the other."""
         if transaction is not None:
+            check_orders(orders)
             return [self.accept(order, transaction) for order in orders]
         ids = drive.run(enqueue_many(self.runtime.desk, orders))
         return [Ref(id, order.tenant, app=self) for id, order in zip(ids, orders, strict=True)]
@@ -401,6 +402,7 @@ class App:
     async def aaccept_many(self, orders: Sequence[Order], transaction: Any = None) -> list[Ref[Any]]:
         """The same, awaited."""
         if transaction is not None:
+            check_orders(orders)
             return [await self.aaccept(order, transaction) for order in orders]
         runtime = self._runtime if self._runtime is not None else await asyncio.to_thread(self._open)
         ids = await drive.arun(enqueue_many(runtime.desk, orders))

@@ -372,8 +372,7 @@ class Task(Generic[P, T]):
                     f"task {self.name}: enqueue_many takes calls of this task, and not {_shown(call)}; write "
                     f"{name}.enqueue_many([{name}.call(...), ...])"
                 )
-            options = self._options if call._options is NOTHING_SAID else call._options
-            orders.append(self._ordered(call._data, call.key, options))
+            orders.append(self._ordered(call._data, call.key, self._options.beneath(call._options)))
         return orders
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -433,6 +432,15 @@ class Options:
     ) -> None:
         self.key, self.tenant, self.priority, self.run_at, self.wait = key, tenant, priority, run_at, wait
         self.transaction = transaction
+
+    def beneath(self, said: Options) -> Options:
+        """What holds for a call among many that was made with `said`: what that leaves at its default is as for all of them."""
+        if said is NOTHING_SAID:
+            return self
+        return Options(
+            said.key, self.tenant if said.tenant is None else said.tenant, said.priority or self.priority,
+            said.run_at or self.run_at, self.wait, said.transaction,
+        )  # fmt: skip
 
 
 NOTHING_SAID = Options()

@@ -61,13 +61,14 @@ def test_a_key_that_is_there_is_the_task_that_it_was(app: semel.App, bill: Any) 
     assert bill.enqueue_many([]) == []
 
 
-def test_what_using_says_of_a_call_holds_for_it_and_what_it_says_of_all_for_the_rest(app: semel.App, bill: Any) -> None:
+def test_what_using_says_of_a_call_goes_before_what_it_says_of_all(app: semel.App, bill: Any) -> None:
     later = datetime.now(UTC) + timedelta(hours=1)
     own = bill.using(tenant="acme", key="own", run_at=later)
-    refs = bill.using(priority=7, tenant="bolt").enqueue_many([bill.call("a"), own.call("b"), bill.call("c")])
+    keyed = bill.using(key="only a key", priority=3)
+    refs = bill.using(priority=7, tenant="bolt").enqueue_many([bill.call("a"), own.call("b"), keyed.call("c")])
     views = [app.tasks.get(ref) for ref in refs]
-    assert [(v.ref.tenant, v.key) for v in views] == [("bolt", "a"), ("acme", "own"), ("bolt", "c")]
-    assert [said(app, ref)["priority"] for ref in refs] == [7, 0, 7]
+    assert [(v.ref.tenant, v.key) for v in views] == [("bolt", "a"), ("acme", "own"), ("bolt", "only a key")]
+    assert [said(app, ref)["priority"] for ref in refs] == [7, 7, 3]
     assert views[1].due == int(later.timestamp() * 1000)
 
 

@@ -65,3 +65,9 @@ def test_a_collector_that_is_off_is_left_alone(tmp_path: Path) -> None:
         assert during(tmp_path, 200) == [(700, 10, 10)]
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("concurrency", [10**6, 10**9])
+def test_a_concurrency_without_measure_lets_it_wait_for_no_more_than_so_much(tmp_path: Path, concurrency: int) -> None:
+    gc.set_threshold(700, 10, 10)
+    assert during(tmp_path, concurrency) == [(collector.MOST, 10, 10)]

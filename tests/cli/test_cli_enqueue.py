@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 
 import pytest
 from cli_office import Office
 
+import semel
 from semel.cli import asks
 from semel.errors import Misuse
 
@@ -58,6 +61,20 @@ def test_a_wrong_line_is_named_and_none_is_accepted(fresh: Office, lines: str, m
     done = fresh.look("enqueue", "clerk:app", "bill", *more, "--lines", given=lines, code=2)
     assert words in " ".join(done.stderr.split()) and done.stdout == ""
     assert not fresh.store.exists() or fresh.json("tasks")["tasks"] == []
+
+
+def test_lines_that_are_no_text_are_told_of_without_a_traceback(tmp_path: Path) -> None:
+    app = semel.App(f"sqlite:///{tmp_path}/a.db")
+
+    @app.task(intent=("invoice",))
+    def bill(invoice: str) -> str:
+        return invoice
+
+    lines = io.TextIOWrapper(io.BytesIO(b'["a"]\n["\xff"]\n'), "utf-8")
+    with pytest.raises(Misuse, match=r"the standard input is not UTF-8 text: .*; nothing is accepted"):
+        asks.accept_lines(app, "bill", lines, tenant=None, priority=0)
+    assert not app.tasks.list()
+    app.close()
 
 
 @pytest.mark.parametrize(

@@ -540,3 +540,61 @@ def test_an_outcome_that_cannot_be_recorded_keeps_anything_else_from_starting(la
     other = e.Intend("L", "pay", {}, "d", "", state.id, state.attempt, state.token, state.session)
     refused = ledger.propose(other)
     assert isinstance(refused, Refusal) and refused.code == "unknown_outstanding"
+
+
+def test_r17_a_journal_that_the_store_cannot_give_starves_none_beside_it(lab: Lab) -> None:
+    dead, session = lab.session(), lab.session()
+    held = [lab.task(f"k{i}") for i in range(3)]
+    for task in held:
+        lab.claimed(dead, task)
+    raw = lab.store._writer.raw
+    for (name,) in raw.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'journal'").fetchall():
+        raw.execute(f"DROP TRIGGER {name}")
+    raw.execute("UPDATE journal SET body = CAST(x'ff' AS TEXT) WHERE stream = ?", (held[1],))  # a damaged page, say
+    lab.store.fence(dead.id, None, "dead")
+    session.tend()
+    assert [lab.read(task).delivery for task in (held[0], held[2])] == ["queued"] * 2
+
+
+def test_r17_what_is_held_again_by_then_is_not_given_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = lab.session()
+    task = lab.task()
+    lab.claimed(session, task)
+    session.held.clear()
+    session.tend()  # seen once
+    learn = session.learn
+
+    def takes_a_while(*args: Any, **kwargs: Any) -> None:
+        session.held.add(("acme", task))  # it was given back and claimed again since the store was asked
+        learn(*args, **kwargs)
+
+    monkeypatch.setattr(session, "learn", takes_a_while)
+    session.tend()
+    assert lab.read(task).delivery == "leased"
+
+
+def test_r20_what_is_known_of_the_epoch_is_of_where_its_stream_stood(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = Standing(lab.store)
+    before = other.read()
+    begin = epochs.Begin(lab.store.info.epoch, lab.store.info.epoch, 10**6, "incarnation", 1, "why", 0)
+    rows, between = lab.store.rows, threading.Event()
+    old = rows(epochs.TENANT, epochs.STREAM)
+    assert not isinstance(own.land(lab.desk, epochs.STREAM, epochs.fold, lambda state: epochs.decide(state, begin), "t"), Refusal)
+    monotonic = time.monotonic
+
+    def in_between() -> float:
+        """The other thread has read what is there now, while this one was about to keep what it had read before."""
+        if not between.is_set():
+            between.set()
+            monkeypatch.setattr(lab.store, "rows", rows)
+            reader = threading.Thread(target=other.read)
+            reader.start()
+            reader.join(1)
+        return monotonic()
+
+    monkeypatch.setattr(lab.store, "rows", lambda *at: old)
+    monkeypatch.setattr("semel.engine.standing.time", SimpleNamespace(monotonic=in_between))
+    other.read()
+    for _ in range(2):
+        other.stands(lab.store.head(epochs.TENANT, epochs.STREAM))
+    assert between.is_set() and other.epoch != before

@@ -103,6 +103,13 @@ def test_many_are_real_with_the_callers_commit_all_or_none(app: semel.App, bill:
     assert keys(app) == ["o1", "o3"] and refs[2] == refs[0] != refs[1]
 
 
+def test_of_many_all_are_checked_before_any_is_written_in_the_callers_transaction(app: semel.App, bill: Any, own: Any) -> None:
+    with pytest.raises(semel.Misuse, match="at most 200"):
+        bill.using(transaction=own).enqueue_many([bill.call("o1"), bill.using(key="k" * 201).call("o2")])
+    own.commit()
+    assert app.tasks.list() == []
+
+
 def test_it_is_the_same_record_as_any_enqueue_makes(app: semel.App, bill: Any, own: Any) -> None:
     here = bill.using(transaction=own, key="here", priority=3).enqueue("o1")
     own.commit()

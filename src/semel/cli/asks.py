@@ -65,18 +65,24 @@ def accept_lines(app: App, kind: str, lines: Iterable[str], *, tenant: str | Non
     """Accept a task for each line, an array or an object of its arguments. Their ids. Raises `Misuse`; then none is accepted."""
     task = _declared(app, kind).using(tenant=tenant, priority=priority)
     orders: list[Order] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            given = strict_json(line)
-            if not isinstance(given, list | dict):
-                raise ValueError("it is neither an array of arguments nor an object that names them")
-            args, named = (tuple(given), {}) if isinstance(given, list) else ((), given)
-            orders.append(replace(task.order(args, named), actor="cli"))
-        except (ValueError, RecursionError, Misuse) as error:
-            raise Misuse(f"line {number} of the standard input: {error}; nothing is accepted") from error
+    number = 1
+    try:
+        for line in lines:
+            if line.strip():
+                orders.append(replace(task.order(*_of_line(line)), actor="cli"))
+            number += 1
+    except UnicodeDecodeError as error:  # of no line that could be named: they are decoded many at a time
+        raise Misuse(f"the standard input is not UTF-8 text: {error}; nothing is accepted") from error
+    except (ValueError, RecursionError, Misuse) as error:
+        raise Misuse(f"line {number} of the standard input: {error}; nothing is accepted") from error
     return drive.run(enqueue_many(app.runtime.desk, orders))
+
+
+def _of_line(line: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    given = strict_json(line)
+    if not isinstance(given, list | dict):
+        raise ValueError("it is neither an array of arguments nor an object that names them")
+    return (tuple(given), {}) if isinstance(given, list) else ((), given)
 
 
 def accept(app: App, kind: str, given: Sequence[str], *, key: str | None, tenant: str | None, priority: int) -> Accepted:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 OWN = (700, 2000)  # the first thresholds that a Python comes with; who has set another has their reasons
 EACH = 100  # about so many objects are held for an attempt under way, and let go of without the collector
+MOST = 1_000_000  # a concurrency without measure says nothing of what is held, and what lies in cycles must not fill the memory
 
 
 @contextlib.contextmanager
@@ -18,7 +19,7 @@ def beside(attempts: int) -> Iterator[None]:
     the work. What the user's code leaves in cycles is still found, in the same measure for each attempt.
     """
     before = gc.get_threshold()
-    raised = (EACH * attempts, *before[1:])
+    raised = (min(EACH * attempts, MOST), *before[1:])
     if not gc.isenabled() or before[0] not in OWN or raised[0] <= before[0]:
         yield
         return

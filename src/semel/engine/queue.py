@@ -66,8 +66,7 @@ def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any,
     many at most, and the next is made while the last is written. Raises `Misuse`, and then nothing is accepted; and what the
     store raised, when it has answered all that it was given: no further slice is, and what is accepted stays so.
     """
-    for order in orders:
-        check_order(order)
+    check_orders(orders)
     ids: list[str] = []
     given = 0
     before: list[tuple[str, Ticket]] = []
@@ -126,6 +125,12 @@ def check_order(order: Order) -> None:
     check_name(order.tenant, "tenant")
     check_name(order.kind, "kind")
     check_name(order.key, "key")
+
+
+def check_orders(orders: Sequence[Order]) -> None:
+    """Raise `Misuse` for one of many before any of them is accepted."""
+    for order in orders:
+        check_order(order)
 
 
 def _birth(order: Order, at: int, store: Epoch) -> tuple[str, Change]:

@@ -314,9 +314,17 @@ class Session:
 
     def _begin_taking_back(self, page: Sequence[tuple[InflightRow, str]]) -> list[tuple[InflightRow, str, *tuple[Any, ...]]]:
         """The journals of so many are read together, and what each decides is under way before the next is looked at."""
-        journals = self.desk.store.journals([(row.tenant, row.task) for row, _ in page])
+        journals: dict[tuple[str, str], list[Row]] = {}
+        try:
+            journals = self.desk.store.journals([(row.tenant, row.task) for row, _ in page])
+        except StoreUnavailable:
+            raise
+        except Exception:  # one of them cannot be read: each by itself, so that the others are
+            log.debug("semel: journals are read one by one", exc_info=True)
         actor = f"session:{self.id}"
-        return [(row, how, *begin_taking_back(self.desk, row, how, actor, journals[row.tenant, row.task])) for row, how in page]
+        return [
+            (row, how, *begin_taking_back(self.desk, row, how, actor, journals.get((row.tenant, row.task)))) for row, how in page
+        ]
 
     def learn(self, rows: Sequence[UnknownRow] | None = None, *, aloud: bool = True) -> None:
         """Look at every unknown effect, so that settle is watched here too; its end is on record before a person looks."""
@@ -367,7 +375,7 @@ class Session:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
         if unknown is None:
             unknown = self._strange(self.desk.store.held(self.id))
-        for tenant, task in sorted(unknown & self.strange):
+        for tenant, task in sorted((unknown & self.strange) - self.held):  # it may have been claimed again since they were asked
             try:
                 ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
                 if ledger is not None and ledger.state.session == self.id:

@@ -23,27 +23,27 @@ class Standing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._state: epochs.Epoch | None = None
-        self._head: Head | None = None  # where its stream stood then
+        self._known: tuple[epochs.Epoch, Head] | None = None  # and where its stream stood then: in one, as several threads read
         self._read_at = 0.0
         self._reading = threading.Lock()
 
     @property
     def epoch(self) -> epochs.Epoch:
         """As last read."""
-        return self._state if self._state is not None else self.read()
+        known = self._known
+        return known[0] if known is not None else self.read()
 
     def read(self) -> epochs.Epoch:
         """As it is now."""
         rows = self._store.rows(epochs.TENANT, epochs.STREAM)
         found = epochs.fold(rows)
-        self._head = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS)
-        self._state, self._read_at = found, time.monotonic()
+        self._known = found, Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS)
+        self._read_at = time.monotonic()
         return found
 
     def stands(self, head: Head) -> None:
         """The stream stands there now: read it, unless it stood there when it was read (each hash covers all before it)."""
-        if self._head == head:
+        if self._known is not None and self._known[1] == head:
             self._read_at = time.monotonic()
         else:
             self.read()
