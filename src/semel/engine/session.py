@@ -370,6 +370,8 @@ class Session:
         for tenant, task in sorted(unknown & self.strange):
             try:
                 ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
+                if (tenant, task) in self.held:
+                    continue  # claimed again meanwhile; it was registered before that landed, and so before it was read here
                 if ledger is not None and ledger.state.session == self.id:
                     why = "its own session holds it no more"
                     land(ledger, tasks.Park(ledger.state.token, why, self.desk.clock.wall_ms()))
