@@ -405,6 +405,8 @@ BY_TEST = (
           ("tests/postgres/test_postgres_plans.py::TestFloors",)),
     Guard("one look that is slow by chance blinds no claim", "store/pgclaims.py", "CHEAP_SECONDS, CHEAP_GROUPS = 0.1, 64", "CHEAP_SECONDS, CHEAP_GROUPS = 0.02, 64",
           ("tests/postgres/test_postgres_plans.py::TestFloors",)),
+    Guard("stores: a queue that is named twice is looked at once", "store/pgwrite.py",
+          "list(dict.fromkeys((queue, kind) for queue in unit.queues for kind in unit.kinds))", "[(queue, kind) for queue in unit.queues for kind in unit.kinds]", LIGHT),
     Guard("who finds more than it takes looks further", "store/pgwrite.py", "            if len(few) <= limit:\n", "            if True:\n", LIGHT),
     Guard("who is served anyhow has no turn", "store/turns.py", "if line.tenant in self._served or ", "if ", ("tests/store/test_turns.py",)),
     Guard("what a tenant cannot have keeps it from no turn", "store/turns.py", "                self._vain.add(line_of(row))\n", "                pass\n",
