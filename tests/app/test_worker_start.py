@@ -21,6 +21,7 @@ from semel.errors import StoreUnavailable
 from semel.machine.projection import InflightRow
 from semel.store.contract import Claims
 from semel.store.sqlite import SQLite
+from semel.worker import Worker
 
 LEASE = timedelta(seconds=1)
 
@@ -122,6 +123,7 @@ def test_what_ends_while_the_store_is_asked_is_looked_at_again_before_a_worker_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Desk, "remote", True)
+    monkeypatch.setattr(Worker, "_hear", lambda self: None)  # a hint that it sleeps may be lost
     office = Office(f"sqlite:///{tmp_path}/agent.db")
     ref = office.bill.enqueue("one")
     asked = SQLite.next_due
