@@ -199,7 +199,7 @@ class Worker:
                 again = heard and not claimed  # it may stand where this look did not go: after a poll, once more
                 if claimed or self._running:
                     self._busy_at = now
-                if claimed or self._poked:  # or something of ours ended while the store was asked
+                if claimed or self._poked or self._heard:  # or something of ours ended, or was queued, while the store was asked
                     continue
                 if self._until_idle and self._idle():
                     return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import semel
+from semel.machine import pauses
 from semel.machine.pauses import Pauses, Scope
 
 AWHILE = 0.4  # seconds in which a worker would have claimed many times
@@ -205,3 +207,15 @@ def test_nothing_is_claimed_that_came_when_it_was_paused_already(tmp_path: Path)
     asyncio.run(awhile())
     assert app.tasks.get(ref).delivery == "queued"
     app.close()
+
+
+def test_what_a_claim_is_told_of_pauses_is_read_though_it_asked_a_moment_ago(app: semel.App) -> None:
+    """It asks twice, if more is due than it takes: what came in between may have come when it was paused already."""
+    paused = app.runtime.paused
+    since = paused.since_now(60.0)
+    since.stood(0, time.monotonic())
+    assert since.of("billing", "bill") is None
+    app.review.pause(by="ann", queue="billing")
+    store = app.runtime.desk.store
+    since.stood(store.head(pauses.TENANT, pauses.STREAM).seq, time.monotonic())
+    assert since.of("billing", "bill") is not None

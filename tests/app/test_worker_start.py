@@ -21,6 +21,7 @@ from semel.errors import StoreUnavailable
 from semel.machine.projection import InflightRow
 from semel.store.contract import Claims
 from semel.store.sqlite import SQLite
+from semel.worker import Worker
 
 LEASE = timedelta(seconds=1)
 
@@ -122,6 +123,7 @@ def test_what_ends_while_the_store_is_asked_is_looked_at_again_before_a_worker_i
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Desk, "remote", True)
+    monkeypatch.setattr(Worker, "_hear", lambda self: None)  # a hint that it sleeps may be lost
     office = Office(f"sqlite:///{tmp_path}/agent.db")
     ref = office.bill.enqueue("one")
     asked = SQLite.next_due
@@ -255,3 +257,25 @@ def test_a_worker_that_may_start_nothing_for_a_moment_is_not_idle(tmp_path: Path
     app.run_worker(until_idle=True)
     assert ran == [1]
     app.close()
+
+
+def test_what_is_queued_while_the_store_is_asked_is_run_before_a_worker_is_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By another thread of its own process, or by its session, which takes back what the dead held."""
+    monkeypatch.setattr(Desk, "remote", True)
+    office = Office(f"sqlite:///{tmp_path}/agent.db")
+    refs: list[Any] = []
+    asked = SQLite.next_due
+
+    def meanwhile(self: SQLite, *args: Any) -> int | None:
+        due = asked(self, *args)
+        if not refs:  # nothing was due when it asked
+            refs.append(office.bill.enqueue("one"))
+        return due
+
+    monkeypatch.setattr(SQLite, "next_due", meanwhile)
+    monkeypatch.setattr(SQLite, "changed", lambda self: 0)  # told by the hint alone
+    office.app.run_worker(until_idle=True)
+    assert office.app.tasks.get(refs[0]).delivery == "acknowledged"
+    office.app.close()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from semel.engine import own
+from semel.engine import own, standing
 from semel.engine.clock import Clock
 from semel.engine.drive import run
 from semel.engine.ledger import Desk, Ledger
@@ -322,6 +322,23 @@ def test_r17_nonsense_that_is_said_to_be_ours_keeps_no_other_task_from_going_bac
     assert {lab.read(task).delivery for task in good} == {"queued"}
 
 
+def test_r17_what_was_claimed_again_while_others_were_swept_is_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = lab.session()
+    task = lab.task()
+    first = lab.claimed(session, task)
+    session.held.clear()
+    session.tend()  # it looked strange at this beat,
+
+    def long_sweep() -> None:  # and at the next; meanwhile its answer comes, it goes back, and it is claimed once more
+        assert land(first, tasks.Park(first.state.token, "it waits", 0))
+        lab.claimed(session, task)
+
+    monkeypatch.setattr(session, "watch", lambda *seen: True)
+    monkeypatch.setattr(session, "sweep", long_sweep)
+    session.tend()
+    assert (lab.read(task).delivery, lab.read(task).attempt) == ("leased", 2), "it runs here"
+
+
 def test_r17_what_is_held_stays(lab: Lab) -> None:
     session = lab.session()
     task = lab.task()
@@ -367,6 +384,24 @@ def test_r20_a_beat_reads_the_epoch_again_if_its_stream_has_moved(lab: Lab) -> N
     assert not isinstance(own.land(lab.desk, epochs.STREAM, epochs.fold, lambda state: epochs.decide(state, begin), "t"), Refusal)
     session.tend()
     assert lab.desk.standing.epoch != before and lab.desk.standing.epoch.doubtful
+
+
+def test_r20_two_who_read_the_epoch_at_a_time_leave_none_behind(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow one has read what stood before, and puts it down last: the next beat must see that the stream has moved."""
+    session = lab.session()
+    begin = epochs.Begin(lab.store.info.epoch, lab.store.info.epoch, 10**6, "incarnation", 1, "why", 0)
+    monotonic, slow = time.monotonic, [True]
+
+    def other() -> float:
+        if slow.pop() if slow else False:  # just now another thread reads it, and the epoch is a new one
+            assert not isinstance(own.land(lab.desk, epochs.STREAM, epochs.fold, lambda s: epochs.decide(s, begin), "t"), Refusal)
+            lab.desk.standing.read()
+        return monotonic()
+
+    monkeypatch.setattr(standing, "time", SimpleNamespace(monotonic=other))
+    lab.desk.standing.read()
+    session.tend()
+    assert lab.desk.standing.epoch.doubtful
 
 
 def test_r4_settle_counts_from_when_this_process_learnt_that_every_sender_is_quiet(lab: Lab) -> None:
@@ -554,47 +589,3 @@ def test_r17_a_journal_that_the_store_cannot_give_starves_none_beside_it(lab: La
     lab.store.fence(dead.id, None, "dead")
     session.tend()
     assert [lab.read(task).delivery for task in (held[0], held[2])] == ["queued"] * 2
-
-
-def test_r17_what_is_held_again_by_then_is_not_given_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = lab.session()
-    task = lab.task()
-    lab.claimed(session, task)
-    session.held.clear()
-    session.tend()  # seen once
-    learn = session.learn
-
-    def takes_a_while(*args: Any, **kwargs: Any) -> None:
-        session.held.add(("acme", task))  # it was given back and claimed again since the store was asked
-        learn(*args, **kwargs)
-
-    monkeypatch.setattr(session, "learn", takes_a_while)
-    session.tend()
-    assert lab.read(task).delivery == "leased"
-
-
-def test_r20_what_is_known_of_the_epoch_is_of_where_its_stream_stood(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = Standing(lab.store)
-    before = other.read()
-    begin = epochs.Begin(lab.store.info.epoch, lab.store.info.epoch, 10**6, "incarnation", 1, "why", 0)
-    rows, between = lab.store.rows, threading.Event()
-    old = rows(epochs.TENANT, epochs.STREAM)
-    assert not isinstance(own.land(lab.desk, epochs.STREAM, epochs.fold, lambda state: epochs.decide(state, begin), "t"), Refusal)
-    monotonic = time.monotonic
-
-    def in_between() -> float:
-        """The other thread has read what is there now, while this one was about to keep what it had read before."""
-        if not between.is_set():
-            between.set()
-            monkeypatch.setattr(lab.store, "rows", rows)
-            reader = threading.Thread(target=other.read)
-            reader.start()
-            reader.join(1)
-        return monotonic()
-
-    monkeypatch.setattr(lab.store, "rows", lambda *at: old)
-    monkeypatch.setattr("semel.engine.standing.time", SimpleNamespace(monotonic=in_between))
-    other.read()
-    for _ in range(2):
-        other.stands(lab.store.head(epochs.TENANT, epochs.STREAM))
-    assert between.is_set() and other.epoch != before

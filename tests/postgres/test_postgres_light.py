@@ -11,6 +11,7 @@ import pytest
 from semel.engine.standing import Paused
 from semel.machine import journal as j
 from semel.machine import pauses
+from semel.machine.journal import Row
 from semel.store import pgclaims
 from semel.store.contract import Landed
 from semel.store.postgres import Postgres
@@ -54,6 +55,24 @@ def test_a_claim_that_finds_little_is_two_round_trips(make_store: Make, monkeypa
     other.commit([task("low", priority=-5)[0], task("high", priority=5)[0], task("strange", kind="other")[0]])
     trips = asked(store, monkeypatch)
     assert claimed(one(store, claiming(guard))) == ["high", "low"]
+    assert [trip[-1] for trip in trips] == ["few", "commit"]
+
+
+def test_a_queue_that_is_named_twice_is_looked_at_once(make_store: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else each journal would come twice, one behind the other, and be folded so: twice as many attempts, failures, intents."""
+    store, other = make_store(), make_store()
+    guard = light(store)
+    other.commit([task("a")[0]])
+    unit, seen = claiming(guard), []
+    decide = unit.decide
+
+    def noted(tenant: str, rows: list[Row]) -> Any:
+        seen.append([row.seq for row in rows])
+        return decide(tenant, rows)
+
+    trips = asked(store, monkeypatch)
+    assert claimed(one(store, replace(unit, queues=unit.queues * 2, kinds=unit.kinds * 2, decide=noted))) == ["a"]
+    assert seen == [[1]]
     assert [trip[-1] for trip in trips] == ["few", "commit"]
 
 

@@ -317,9 +317,9 @@ class Session:
         journals: dict[tuple[str, str], list[Row]] = {}
         try:
             journals = self.desk.store.journals([(row.tenant, row.task) for row, _ in page])
-        except StoreUnavailable:
-            raise
-        except Exception:  # one of them cannot be read: each by itself, so that the others are
+        except (
+            Exception
+        ):  # one cannot be read, or all at once take too long: each by itself, which also tells if the store is away
             log.debug("semel: journals are read one by one", exc_info=True)
         actor = f"session:{self.id}"
         return [
@@ -375,9 +375,11 @@ class Session:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
         if unknown is None:
             unknown = self._strange(self.desk.store.held(self.id))
-        for tenant, task in sorted((unknown & self.strange) - self.held):  # it may have been claimed again since they were asked
+        for tenant, task in sorted(unknown & self.strange):
             try:
                 ledger = Ledger.read(self.desk, tenant, task, f"session:{self.id}")
+                if (tenant, task) in self.held:
+                    continue  # claimed again meanwhile; it was registered before that landed, and so before it was read here
                 if ledger is not None and ledger.state.session == self.id:
                     why = "its own session holds it no more"
                     land(ledger, tasks.Park(ledger.state.token, why, self.desk.clock.wall_ms()))

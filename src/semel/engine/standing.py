@@ -23,27 +23,26 @@ class Standing:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: tuple[epochs.Epoch, Head] | None = None  # and where its stream stood then: in one, as several threads read
+        self._known: tuple[Head, epochs.Epoch] | None = None  # where its stream stood, and what it said: put down at once
         self._read_at = 0.0
         self._reading = threading.Lock()
 
     @property
     def epoch(self) -> epochs.Epoch:
         """As last read."""
-        known = self._known
-        return known[0] if known is not None else self.read()
+        return self._known[1] if self._known is not None else self.read()
 
     def read(self) -> epochs.Epoch:
         """As it is now."""
         rows = self._store.rows(epochs.TENANT, epochs.STREAM)
         found = epochs.fold(rows)
-        self._known = found, Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS)
         self._read_at = time.monotonic()
+        self._known = Head(rows[-1].seq, rows[-1].hash) if rows else Head(0, GENESIS), found
         return found
 
     def stands(self, head: Head) -> None:
         """The stream stands there now: read it, unless it stood there when it was read (each hash covers all before it)."""
-        if self._known is not None and self._known[1] == head:
+        if self._known is not None and self._known[0] == head:
             self._read_at = time.monotonic()
         else:
             self.read()
@@ -101,8 +100,8 @@ class Since:
 
     def stood(self, version: int, at: float) -> None:
         """The store has told where the stream stood, unasked, once the tasks had been found. If that is news, it is read."""
-        if (known := self._paused.at(version)) is not None:
-            self._state, self._at = known, at
+        known = self._paused.at(version)
+        self._state, self._at = (known, at) if known is not None else (self._state, float("-inf"))
 
     def of(self, queue: str, *kinds: str) -> Pause | None:
         """Why a task of that queue and kind is not to be claimed."""

@@ -219,7 +219,8 @@ class Transaction:
 
     def _candidates(self, unit: ClaimUnit, limit: int, turns: int, starts: Starts) -> Found:
         """Up to `limit` that are due: by priority, then by due; and the share of those that have waited longest first."""
-        pairs = [(queue, kind) for queue in unit.queues for kind in unit.kinds]
+        pairs = list(dict.fromkeys((queue, kind) for queue in unit.queues for kind in unit.kinds))  # whoever names one twice
+        self._chosen = Chosen()  # what another claim of this transaction chose is none of this one's
         if not turns and not starts and self._floors.light(pairs):
             wanted = {"queues": text_array(p[0] for p in pairs), "kinds": text_array(p[1] for p in pairs)}
             more = {"at": unit.at, "limit": limit + 1, "tenant": unit.tenant}
