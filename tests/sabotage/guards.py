@@ -584,6 +584,7 @@ BY_TEST = (
     Guard("R19 what one saw who ends is on file", "store/witness.py",
           "if beside and self._something() and not self._shown and kept.seen.epoch == self._seen.epoch:", "if False:", WITNESS),
     Guard("R19 who reconnects puts on file what it saw", "store/witness.py", "self.save(ask=False, beside=True)  # whoever", "self.save(ask=False)  # whoever", WITNESS),
+    Guard("R19 what is found to be gone is on file at once", "store/witness.py", "        self.save(ask=False, beside=True)  # at once: this", "        pass  # at once: this", WITNESS),
     Guard("R19 who does not beat asks for its own too", "store/witness.py", "and not kept.also and self._beating)", "and not kept.also)", WITNESS),
     Guard("R19 proof on file is not crowded out by those whom it stops", "store/witness.py", " and not self._shown and kept.seen", " and kept.seen", WITNESS),
     Guard("R19 what another put on file meanwhile is looked at", "store/witness.py", "if self._text(path) != there:", "if False:", WITNESS),

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from semel.engine.arrival import asked
+from semel.machine.journal import Row
 from semel.store.contract import StoreInfo, Witnessed
 from semel.store.witness import Witness
 
@@ -201,3 +202,14 @@ def test_what_a_process_saw_is_on_file_before_a_new_connection_asks_the_store() 
     assert on_file() == [10]
     witness.evidence()
     assert on_file() == [10, 20], "and the earlier stays: the store was not asked"
+
+
+@pytest.mark.parametrize("beating", [True, False])
+def test_what_is_found_to_be_gone_is_on_file_at_once(beating: bool) -> None:
+    """Whoever found it out may be killed before its next beat, and nobody else may know."""
+    witness = one(at=10)
+    witness.save()
+    witness._beating = beating
+    witness.lost(Row("default", "t0", 4, "intended", "a", 0, 7, "{}", "id", b"\1" * 32), INFO.epoch)
+    found = Witness(INFO).load()
+    assert found is not None and ("default", "t0", 4, b"\1" * 32) in [seen.row for seen in found.all]

@@ -157,6 +157,7 @@ class Witness:
                 self.gone = f"row {row.seq} of {row.stream}"
                 seen = (row.tenant, row.stream, row.seq, row.hash)
                 self._seen, self._new = self._seen._replace(row=seen, at=row.at), True
+        self.save(ask=False, beside=True)  # at once: this process may be killed before its next beat
 
     def shown(self, gone: str) -> None:
         """The store does not hold this, which another process has put on file."""
