@@ -343,7 +343,6 @@ BY_TEST = (
           'if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):',
           'if not doing.move("waiting", "calling"):', PERFORM),
     Guard("R17 what is ours and unknown goes back", "engine/session.py", "for tenant, task in sorted(unknown & self.strange):", "for tenant, task in ():", SESSION),
-    Guard("R17 what is held stays", "engine/session.py", "for row in rows} - self.held", "for row in rows}", SESSION),
     Guard("R17 what the dead held is taken back when they are fenced", "engine/session.py", "if self.watch(seen.sessions, now) or seen.orphans:",
           "if (self.watch(seen.sessions, now), seen.orphans)[1]:", SESSION),
     Guard("R17 what was claimed again since it looked strange is held", "engine/session.py", "if (tenant, task) in self.held:", "if False:", SESSION),
