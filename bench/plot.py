@@ -91,10 +91,10 @@ def _frame(across: Axis, up: Axis) -> list[str]:
     for value in up.ticks():
         y = _y(up, value)
         found.append(f'<path d="M{LEFT} {y}H{right}" stroke="#e4e4e4"/>')
-        found.append(f'<text x="{LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{value:,g}</text>')
+        found.append(f'<text x="{LEFT - 6}" y="{float(y) + 4:.1f}" text-anchor="end">{_number(value)}</text>')
     for value in across.ticks():
         found.append(f'<path d="M{_x(across, value)} {bottom}v5" stroke="#333333"/>')
-        found.append(f'<text x="{_x(across, value)}" y="{bottom + 18}" text-anchor="middle">{value:,g}</text>')
+        found.append(f'<text x="{_x(across, value)}" y="{bottom + 18}" text-anchor="middle">{_number(value)}</text>')
     found += [
         f'<path d="M{LEFT} {TOP}V{bottom}H{right}" stroke="#333333" fill="none"/>',
         f'<text x="{(LEFT + right) // 2}" y="{HEIGHT - 12}" text-anchor="middle">{escape(across.name)}</text>',
@@ -124,3 +124,7 @@ def _lines(lines: Mapping[str, Points], across: Axis, up: Axis) -> list[str]:
         found.append(f'<rect x="{WIDTH - RIGHT + 10}" y="{y - 9}" width="14" height="4" fill="{colour}"/>')
         found.append(f'<text x="{WIDTH - RIGHT + 30}" y="{y - 3}">{escape(name)}</text>')
     return found
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:g}"
