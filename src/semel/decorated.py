@@ -340,7 +340,7 @@ class Task(Generic[P, T]):
         return await self._app.aaccept(self.order(args, kwargs), self._options.transaction)
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[P, T]:
-        """One of the calls of an `enqueue_many`: checked here, and accepted there. What `using` says holds for it alone."""
+        """One of the calls of an `enqueue_many`: checked here, and accepted there. What `using` says goes first for it."""
         if self._options.transaction is not None:
             name = self._work.fn.__name__
             raise Misuse(

@@ -317,9 +317,8 @@ class Session:
         journals: dict[tuple[str, str], list[Row]] = {}
         try:
             journals = self.desk.store.journals([(row.tenant, row.task) for row, _ in page])
-        except (
-            Exception
-        ):  # one cannot be read, or all at once take too long: each by itself, which also tells if the store is away
+        except Exception:
+            # one cannot be read, or all at once take too long: each by itself, which also tells whether the store is away
             log.debug("semel: journals are read one by one", exc_info=True)
         actor = f"session:{self.id}"
         return [
