@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -128,8 +129,10 @@ def test_others_wait_behind_two_slices_at_most(app: semel.App, bill: Any, monkey
     many.start()
     assert began.wait(20)
     one.start()
+    end = time.monotonic() + 20
     while not any(of_key(t.unit) == "one" for t in list(app.runtime.desk.writer._queue)):
-        pass
+        assert time.monotonic() < end, "it was never given"
+        time.sleep(0.001)
     go.set()
     many.join()
     one.join()
