@@ -30,6 +30,7 @@ from semel.machine.pauses import Pause, Pauses
 from semel.machine.words import count
 from semel.model import Refusal
 from semel.store.contract import ClaimedTask, Claims, Fenced
+from semel.store.writer import Ticket
 
 T = TypeVar("T")
 log = logging.getLogger("semel")
@@ -47,6 +48,7 @@ IDLE_LOOK_SECONDS, IDLE_AFTER_SECONDS = 2.5, 10.0
 # pause writes, which moves `changed`), what it does not know. Dead neighbours, and a store that went back, are a beat's to see.
 ALL_SECONDS = 30.0
 MOST_AT_ONCE = 100  # claimed in one transaction
+AHEAD_SHARE = 8  # a claim goes ahead of the end of an attempt where one slot in so many is free
 GRACE_SECONDS = 30.0  # how long a graceful stop waits for what runs
 GIVE_BACK_SECONDS = 10.0  # and then for the store: what it does not take back now is taken back by others
 IDLE_HORIZON_MS = 60_000  # until_idle waits for what falls due so soon
@@ -58,6 +60,15 @@ class Running:
 
     attempt: Attempt
     task: asyncio.Task[None]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A claim under way. registered: what it has said to be held, before it lands (R17)."""
+
+    ticket: Ticket
+    registered: set[tuple[str, str]]
+    limit: int
 
 
 class Worker:
@@ -101,6 +112,9 @@ class Worker:
         self._sleeper: asyncio.Future[None] | None = None
         self._busy_at = 0.0
         self._due: int | None = None  # when the first waiting task falls due, as last seen
+        self._more = False  # the last claim got all that it asked for: more is due, most likely
+        self._claiming = False
+        self._ahead: Asked | None = None  # a claim that nobody waits for yet
 
     # --- the loop ---
 
@@ -113,6 +127,7 @@ class Worker:
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
             if self._opened:
                 await self._loop()
+                await self._take_ahead()
                 self._runtime.desk.writer.queued = None
                 self._runtime.desk.store.hear(None)
                 await self._drain()
@@ -180,6 +195,13 @@ class Worker:
                 self._away(error)
                 await self._rest(AWAY_SECONDS)
 
+    async def _take_ahead(self) -> None:
+        """What was asked for when it was told to stop is ours all the same."""
+        asked, self._ahead = self._ahead, None
+        if asked is not None:
+            with contextlib.suppress(StoreUnavailable):
+                await self._taken(asked, hint=True)
+
     async def _work(self) -> None:
         store = self._runtime.desk.store
         seen, looked, asked_all, again = -1, 0.0, 0.0, False
@@ -191,7 +213,7 @@ class Worker:
             idle = now - self._busy_at >= IDLE_AFTER_SECONDS
             changed = await self._asked(store.changed)
             if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked or again:
-                for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS) or self._until_idle
+                for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS)
                 asked_all = now if for_all else asked_all
                 self._poked = False
                 seen, looked = changed, now
@@ -244,45 +266,57 @@ class Worker:
         """How many more may run beside what runs; if none, something does, or waits to run alone."""
         if self._alone or self._by_itself:
             return 0
-        return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running)
+        coming = self._ahead.limit if self._ahead is not None else 0
+        return min(self._concurrency + len(self._ending), 2 * self._concurrency) - len(self._running) - coming
 
     def _idle(self) -> bool:
-        if self._running or self._alone:
+        if self._running or self._alone or self._ahead is not None:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
     async def _claim_due(self, *, for_all: bool) -> int:
-        """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest."""
+        """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest, which
+        must be known before anybody says that nothing is left to do.
+        """
         await self._start_alone()
         if self._room() <= 0:
             return 0
         if self._paused is None:
             await self._ask_for_all()
-        store, tenant, paused = self._runtime.desk.store, self._runtime.desk.tenant, self._paused or Pauses()
-        queues, kinds = paused.queues(self.queues), paused.kinds(self._names)
+        store, tenant = self._runtime.desk.store, self._runtime.desk.tenant
+        queues, kinds = self._open_to()
         self._due = await self._asked(lambda: store.next_due(queues, kinds, tenant))
         if self._store_away:  # said here, since changed() may answer from memory
             self._store_away = False
             log.warning("semel: the store answers again")
         due = self._due is not None and self._due <= self._runtime.desk.clock.wall_ms()
-        claimed = await self._claim(queues, kinds, self._free()) if due and self._free() > 0 else 0
-        if for_all:
+        claimed = await self._taken(self._ask_for(queues, kinds)) if due and self._free() > 0 else 0
+        if for_all or (self._until_idle and not claimed):
             await self._ask_for_all()
         return claimed
 
     async def _claim_at_once(self) -> tuple[bool, int]:
-        """What somebody says that he has queued is claimed without asking what is due; that is asked afterwards. Whether anybody
-        did, and how many were claimed.
+        """What somebody says that he has queued is claimed without asking what is due, and so is what follows on a claim that got
+        all it asked for; that is asked afterwards. Whether anybody said so, and how many were claimed.
 
-        Over a network, that is: there the question would cost as much as a claim that finds nothing.
+        Over a network the question would cost as much as a claim that finds nothing. And what is claimed as soon as an attempt's
+        code has ended is written together with its end.
         """
         heard, self._heard = self._heard, False
-        if heard and self._runtime.desk.remote and self._paused is not None and self._free() > 0:
-            queues, kinds = self._paused.queues(self.queues), self._paused.kinds(self._names)
-            if queues and kinds and (claimed := await self._claim(queues, kinds, self._free(), hint=True)):
-                self._busy_at = asyncio.get_running_loop().time()
-                return heard, claimed
-        return heard, 0
+        asked, self._ahead = self._ahead, None
+        likely = self._more or (heard and self._runtime.desk.remote)
+        if asked is None and likely and self._paused is not None and self._free() > 0:
+            queues, kinds = self._open_to()
+            asked = self._ask_for(queues, kinds) if queues and kinds else None
+        claimed = await self._taken(asked, hint=True) if asked is not None else 0
+        if claimed:
+            self._busy_at = asyncio.get_running_loop().time()
+        return heard, claimed
+
+    def _open_to(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The queues and kinds that are not paused, as last read."""
+        paused = self._paused or Pauses()
+        return paused.queues(self.queues), paused.kinds(self._names)
 
     async def _ask_for_all(self) -> None:
         """What people have paused, and what waits that this worker does not know. A claim asks for the pauses by itself."""
@@ -294,20 +328,31 @@ class Worker:
         self._tell_of_pauses(paused)
         self._tell_of_foreign(foreign)
 
-    async def _claim(self, queues: Sequence[str], kinds: Sequence[str], free: int, *, hint: bool = False) -> int:
-        """hint: that there is anything is hearsay, so that it says nothing of what is due if there is not."""
+    def _ask_for(self, queues: Sequence[str], kinds: Sequence[str]) -> Asked:
+        """A claim of as much as there is room for."""
+        self._more, limit = False, min(self._free(), MOST_AT_ONCE)
         ticket, registered = claim(
             self._runtime.desk,
             self._session,
             self._app.declared_tasks,
             queues=queues,
             kinds=kinds,
-            limit=min(free, MOST_AT_ONCE),
+            limit=limit,
             told=self._unreadable,
             paused=self._runtime.paused,
         )
-        outcome = await drive.wait_for_signal(ticket)
-        not_taken(self._session, registered, outcome)
+        return Asked(ticket, registered, limit)
+
+    async def _taken(self, asked: Asked, *, hint: bool = False) -> int:
+        """Start what was claimed; how many. hint: that there is anything is hearsay, so that it says nothing of what is due if
+        there is not.
+        """
+        self._claiming = True
+        try:
+            outcome = await drive.wait_for_signal(asked.ticket)
+        finally:
+            self._claiming = False
+        not_taken(self._session, asked.registered, outcome)
         if isinstance(outcome, Fenced):
             self._session.fence_self(outcome.why)
             return 0
@@ -315,6 +360,7 @@ class Worker:
             log.warning("semel: nothing could be claimed: %s", outcome)
             await self._rest(AWAY_SECONDS)
             return 0
+        self._more = len(outcome.tasks) == asked.limit
         if outcome.tasks or not hint:
             self._rest_if_in_vain(bool(outcome.tasks) or outcome.more)
         self._alone.extend(taken for taken in outcome.tasks if taken.task.alone)
@@ -410,7 +456,19 @@ class Worker:
         """Its slot is free: another may be claimed while the store writes down how this one ended."""
         if running in self._running:
             self._ending.add(running)
+            self._ask_ahead()
             self._poke()
+
+    def _ask_ahead(self) -> None:
+        """Behind a claim that got all it asked for the next goes to the writer at once: ahead of the end that made room for it,
+        so that one transaction can write down both. Not for little room among much: the ends of many come together.
+        """
+        if not self._more or self._stopping or self._claiming or self._free() * AHEAD_SHARE < self._concurrency:
+            return
+        queues, kinds = self._open_to()
+        if queues and kinds:
+            with contextlib.suppress(StoreUnavailable):  # an attempt ends here, which that must not hinder
+                self._ahead = self._ask_for(queues, kinds)
 
     def _ended(self, running: Running) -> None:
         self._running.discard(running)

@@ -23,6 +23,7 @@ TIMED = "tests/watchdog/test_watchdog_timer.py::test_"
 IDENTITY = ("tests/watchdog/test_watchdog_identity.py",)
 BAD = ("tests/app/test_bad_input.py",)
 TASK_CELLS = ("tests/machine/test_cells_tasks.py",)
+BACKLOG = ("tests/app/test_worker_backlog.py",)
 START = ("tests/app/test_worker_start.py",)
 WAITS = ("tests/waiting/test_waiting.py",)
 TENANTS = ("tests/app/test_tenants.py",)
@@ -551,6 +552,9 @@ BY_TEST = (
     Guard("what ended while the store was asked is looked at again", "worker.py", "if claimed or self._poked or", "if claimed or", START),
     Guard("workers: what was queued while the store was asked is looked at before one is idle", "worker.py", "self._poked or self._heard:  # or", "self._poked:  # or", START),
     Guard("workers: one that may start nothing is not idle", "worker.py", "        if self._room() <= 0:\n", "        if self._free() <= 0:\n", START),
+    Guard("workers: what was asked ahead takes its room", "worker.py", " - len(self._running) - coming", " - len(self._running)", BACKLOG),
+    Guard("workers: what was asked ahead of a stop is run", "worker.py", "                await self._take_ahead()\n", "", BACKLOG),
+    Guard("workers: a claim goes to the writer ahead of the end that made room", "worker.py", "            self._ask_ahead()\n", "", BACKLOG),
     Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself:", "if self._alone:", START),
     Guard("nonsense of one tenant ends no worker", "worker.py", "except Exception:  # one tenant's", "except ZeroDivisionError:  # one tenant's", START),
     Guard("the streams of keys are read away from the loop", "worker.py",

@@ -1,0 +1,178 @@
+"""A worker on a backlog: one transaction can write down how an attempt ended and what is claimed next; nothing else is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semel
+from semel.engine.ledger import Desk
+from semel.store.contract import Change, Claims, ClaimUnit, Outcome, Unit
+from semel.store.sqlite import SQLite
+from semel.store.writer import Ticket, Writer
+from semel.worker import Worker
+
+TASKS = 20
+
+
+class Office:
+    """An app with a backlog. looks: how often it was asked when something falls due; commits: what each transaction was given."""
+
+    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch, tasks: int = TASKS) -> None:
+        self.app = semel.App(url)
+        self.ran: list[int] = []
+
+        @self.app.task(intent=("n",))
+        async def work(n: int) -> None:
+            self.ran.append(n)
+
+        self.work = work
+        work.enqueue_many([work.call(n) for n in range(tasks)])
+        self.looks = 0
+        self.commits: list[tuple[Sequence[Unit], Sequence[Outcome]]] = []
+        next_due, commit = SQLite.next_due, SQLite.commit
+
+        def looking(store: SQLite, *args: Any) -> int | None:
+            self.looks += 1
+            return next_due(store, *args)
+
+        def committing(store: SQLite, units: Sequence[Unit]) -> list[Outcome]:
+            outcomes = commit(store, units)
+            self.commits.append((units, outcomes))
+            return outcomes
+
+        monkeypatch.setattr(SQLite, "next_due", looking)
+        monkeypatch.setattr(SQLite, "commit", committing)
+
+
+def had(outcome: Outcome) -> bool:
+    return isinstance(outcome, Claims) and bool(outcome.tasks)
+
+
+def ends_a_task(unit: Unit) -> bool:
+    return isinstance(unit, Change) and any(row.kind == "finished" for part in unit.parts for row in part.rows)
+
+
+def test_the_end_of_one_and_the_claim_of_the_next_go_to_the_writer_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one turn of the loop, that is: its thread is woken by the first, and finds both when the loop next waits."""
+    office = Office(f"sqlite:///{tmp_path}/agent.db", monkeypatch)
+    turns, given = [0], list[tuple[int, Unit]]()
+    submit = Writer.submit
+
+    def submitting(writer: Writer, unit: Unit, *, waited_for: bool = True) -> Ticket:
+        given.append((turns[0], unit))
+        return submit(writer, unit, waited_for=waited_for)
+
+    async def live() -> None:
+        selector: Any = asyncio.get_running_loop()._selector  # type: ignore[attr-defined]
+        select = selector.select
+
+        def selecting(timeout: float | None = None) -> Any:
+            turns[0] += 1
+            return select(timeout)
+
+        selector.select = selecting
+        await office.app.arun_worker(until_idle=True, concurrency=1)
+
+    monkeypatch.setattr(Writer, "submit", submitting)
+    asyncio.run(live())
+    assert sorted(office.ran) == list(range(TASKS))
+    ends = {turn for turn, unit in given if ends_a_task(unit)}
+    claims = {turn for turn, unit in given if isinstance(unit, ClaimUnit)}
+    assert len(ends) == TASKS
+    assert ends <= claims
+
+
+def test_nobody_is_asked_what_is_due_while_claims_get_all_they_ask_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db", monkeypatch)
+    office.app.run_worker(until_idle=True, concurrency=1)
+    assert sorted(office.ran) == list(range(TASKS))
+    assert office.looks < TASKS / 2, "at the beginning, at the end, and now and then"
+
+
+def test_a_worker_until_idle_hears_of_what_is_resumed_before_it_says_that_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db", monkeypatch, tasks=1)
+
+    @office.app.task(intent=("n",), queue="other")
+    async def later(n: int) -> None:
+        office.ran.append(n)
+
+    later.enqueue(1)
+    office.app.review.pause(queue="other", by="ann")
+
+    @office.app.task(intent=("n",), queue="first")
+    def while_a_person_resumes(n: int) -> None:
+        person = threading.Thread(target=lambda: office.app.review.resume(queue="other", by="ann"))
+        person.start()
+        person.join()
+
+    while_a_person_resumes.enqueue(2)
+    office.app.run_worker(until_idle=True)
+    assert sorted(office.ran) == [0, 1]
+
+
+def test_a_claim_in_vain_behind_a_backlog_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db", monkeypatch, tasks=3)
+    office.app.run_worker(until_idle=True, concurrency=1)
+    asked = [unit for units, _ in office.commits for unit in units if isinstance(unit, ClaimUnit)]
+    vain = len(asked) - sum(had(outcome) for _, outcomes in office.commits for outcome in outcomes)
+    assert vain <= 1, "the one behind the last"
+    assert [row.delivery for row in office.app.tasks.list()] == ["acknowledged"] * 3
+
+
+def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the store takes to say what is due: no more run at a time than there are to be."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    running, most = 0, 0
+    next_due, commit = SQLite.next_due, SQLite.commit
+
+    @app.task(intent=("n",))
+    async def work(n: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.002 * (n % 3))
+        running -= 1
+
+    def slowly(store: SQLite, *args: Any) -> int | None:
+        time.sleep(0.005)
+        return next_due(store, *args)
+
+    def committing(store: SQLite, units: Sequence[Unit]) -> list[Outcome]:
+        time.sleep(0.002)
+        return commit(store, units)
+
+    work.enqueue_many([work.call(n) for n in range(60)])
+    monkeypatch.setattr(Desk, "remote", property(lambda desk: True))
+    monkeypatch.setattr(SQLite, "next_due", slowly)
+    monkeypatch.setattr(SQLite, "commit", committing)
+    app.run_worker(until_idle=True, concurrency=2)
+    assert [row.delivery for row in app.tasks.list(limit=100)] == ["acknowledged"] * 60
+    assert most == 2
+
+
+def test_what_was_asked_ahead_of_a_stop_is_nobody_elses_to_take_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office(f"sqlite:///{tmp_path}/agent.db", monkeypatch)
+    ask_ahead = Worker._ask_ahead
+
+    def asking(worker: Worker) -> None:
+        ask_ahead(worker)
+        if len(office.ran) >= 3 and worker._ahead is not None:
+            worker.stop()
+
+    monkeypatch.setattr(Worker, "_ask_ahead", asking)
+    office.app.run_worker(until_idle=True, concurrency=1)
+    assert len(office.ran) < TASKS, "it was stopped"
+    found = [row.delivery for row in office.app.tasks.list()]
+    assert sorted(set(found)) == ["acknowledged", "queued"]
+    assert found.count("acknowledged") == len(office.ran)
