@@ -463,7 +463,9 @@ class Worker:
         """Behind a claim that got all it asked for the next goes to the writer at once: ahead of the end that made room for it,
         so that one transaction can write down both. Not for little room among much: the ends of many come together.
         """
-        if not self._more or self._stopping or self._claiming or self._free() * AHEAD_SHARE < self._concurrency:
+        if not self._more or self._ahead is not None or self._claiming or self._stopping:
+            return
+        if self._free() * AHEAD_SHARE < self._concurrency:
             return
         queues, kinds = self._open_to()
         if queues and kinds:

@@ -130,8 +130,9 @@ def test_a_claim_in_vain_behind_a_backlog_leaves_nothing_behind(tmp_path: Path, 
     assert [row.delivery for row in office.app.tasks.list()] == ["acknowledged"] * 3
 
 
-def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the store takes to say what is due: no more run at a time than there are to be."""
+@pytest.mark.parametrize("concurrency", [2, 16])
+def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int) -> None:
+    """However long the store takes to say what is due: no more run at a time than there are to be, and none is forgotten."""
     app = semel.App(f"sqlite:///{tmp_path}/agent.db")
     running, most = 0, 0
     next_due, commit = SQLite.next_due, SQLite.commit
@@ -152,13 +153,13 @@ def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest
         time.sleep(0.002)
         return commit(store, units)
 
-    work.enqueue_many([work.call(n) for n in range(60)])
+    work.enqueue_many([work.call(n) for n in range(200)])
     monkeypatch.setattr(Desk, "remote", property(lambda desk: True))
     monkeypatch.setattr(SQLite, "next_due", slowly)
     monkeypatch.setattr(SQLite, "commit", committing)
-    app.run_worker(until_idle=True, concurrency=2)
-    assert [row.delivery for row in app.tasks.list(limit=100)] == ["acknowledged"] * 60
-    assert most == 2
+    app.run_worker(until_idle=True, concurrency=concurrency)
+    assert [row.delivery for row in app.tasks.list(limit=300)] == ["acknowledged"] * 200
+    assert most == concurrency
 
 
 def test_what_was_asked_ahead_of_a_stop_is_nobody_elses_to_take_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -553,6 +553,7 @@ BY_TEST = (
     Guard("workers: what was queued while the store was asked is looked at before one is idle", "worker.py", "self._poked or self._heard:  # or", "self._poked:  # or", START),
     Guard("workers: one that may start nothing is not idle", "worker.py", "        if self._room() <= 0:\n", "        if self._free() <= 0:\n", START),
     Guard("workers: what was asked ahead takes its room", "worker.py", " - len(self._running) - coming", " - len(self._running)", BACKLOG),
+    Guard("workers: one claim at a time is asked ahead", "worker.py", "self._ahead is not None or self._claiming", "self._claiming", BACKLOG),
     Guard("workers: what was asked ahead of a stop is run", "worker.py", "                await self._take_ahead()\n", "", BACKLOG),
     Guard("workers: a claim goes to the writer ahead of the end that made room", "worker.py", "            self._ask_ahead()\n", "", BACKLOG),
     Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself:", "if self._alone:", START),
