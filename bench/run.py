@@ -40,6 +40,7 @@ class Run:
         self.rounds, self.seconds = (1, 1.0) if self.quick else (2, 3.0)
         self.peers = peers.chosen(os.environ.get("PEERS", ""))
         self.console = Console(width=130)
+        self.took: dict[str, float] = {}
         folder = Path(os.environ.get("OUT") or (ROOT / "build" / "bench" if self.quick else ROOT / "docs")).resolve()
         folder.mkdir(parents=True, exist_ok=True)
         self.page, self.images = folder / "performance.md", folder / "images"
@@ -56,7 +57,7 @@ class Run:
         with kits(dialect, self.scale, settings) as kit:
             about = machine(kit.admin)
             yield kit
-        took = time.monotonic() - began
+        self.took[name] = took = self.took.get(name, 0.0) + time.monotonic() - began  # of all that is kept under this name
         at = time.strftime("%Y-%m-%d", time.gmtime())
         run = {"at": at, "commit": commit(), "quick": self.quick, "machine": about, "took": f"{took:.0f} s"}
         self.results[name] = {"run": run, "figures": kit.found}
@@ -102,9 +103,11 @@ def grown(run: Run, dialect: str) -> None:
     with run.part(f"growth.{dialect}", dialect) as again:
         again.found.update(kit.found)
         backlog.first_thousand(again, 2 if run.quick else 5, largest=run.full)
-        if not run.quick:
+    if not run.quick:
+        with run.part(f"growth.{dialect}", dialect) as last:  # what was found is kept by now: the largest take an hour
+            last.found.update(again.found)
             for name, cost in growth.costs(dialect, largest=run.full):
-                again.note(f"cost: {name}", **cost)
+                last.note(f"cost: {name}", **cost)
 
 
 def beside(run: Run, dialect: str) -> None:
