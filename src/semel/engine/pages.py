@@ -16,9 +16,12 @@ def every_task(store: Store, tenant: str | None = None, *, delivery: str = "") -
     return _pages(lambda after: store.tasks(tenant, delivery=delivery, after=after, limit=PAGE), lambda row: row.task)
 
 
-def every_effect(store: Store, tenant: str | None = None) -> Iterator[EffectRow]:
-    """All effects, page by page: their keys hold the tenant, so no two are the same."""
-    return _pages(lambda after: store.effects(tenant, after=after, limit=PAGE), lambda row: row.key)
+def every_effect(store: Store) -> Iterator[EffectRow]:
+    """All effects, in the order of (tenant, key), page by page."""
+    after = ("", "")
+    while page := store.effects_after(after, PAGE):
+        yield from page
+        after = page[-1][:2]
 
 
 def _pages(page: Callable[[str], list[Any]], name: Callable[[Any], str]) -> Iterator[Any]:

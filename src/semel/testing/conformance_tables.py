@@ -214,6 +214,7 @@ class Projections:
         assert store.effects(TENANT, task="t1") == rows[1:6:3]
         assert store.effects(TENANT, limit=2) == rows[:2]
         assert store.effects(TENANT, limit=2, after="e1") == rows[2:4]
+        assert store.effects_after(("", ""), 9) == sorted(rows) and store.effects_after((TENANT, "e3"), 2) == sorted(rows)[4:6]
 
     def test_an_effect_is_found_by_its_key_with_or_without_its_tenant(self, make_store: Make) -> None:
         store = make_store()

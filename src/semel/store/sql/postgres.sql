@@ -579,6 +579,16 @@ WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) AND (%(state)s::te
   AND (%(task)s::text = '' OR task = %(task)s::text) AND (%(after)s::text = '' OR key > %(after)s::text)
 ORDER BY key LIMIT %(limit)s;
 
+-- name: effects_of
+-- The same of one tenant, as they lie in the index.
+SELECT * FROM semel.effect
+WHERE tenant = %(tenant)s::text AND key > %(after)s::text
+  AND (%(state)s::text = '' OR state = %(state)s::text) AND (%(task)s::text = '' OR task = %(task)s::text)
+ORDER BY tenant, key LIMIT %(limit)s::bigint;
+
+-- name: effects_after
+SELECT * FROM semel.effect WHERE (tenant, key) > (%s::text, %s::text) ORDER BY tenant, key LIMIT %s;
+
 -- name: unknown
 SELECT * FROM semel.unknown WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) ORDER BY since, key LIMIT %(limit)s;
 

@@ -221,6 +221,13 @@ SELECT * FROM effect
 WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR state = ?2) AND (?3 = '' OR task = ?3) AND (?4 = '' OR key > ?4)
 ORDER BY key LIMIT ?5;
 
+-- name: effects_of
+-- The same of one tenant, as they lie.
+SELECT * FROM effect WHERE tenant = ?1 AND key > ?4 AND (?2 = '' OR state = ?2) AND (?3 = '' OR task = ?3) ORDER BY key LIMIT ?5;
+
+-- name: effects_after
+SELECT * FROM effect WHERE (tenant, key) > (?, ?) ORDER BY tenant, key LIMIT ?;
+
 -- name: unknown
 SELECT * FROM unknown WHERE (?1 IS NULL OR tenant = ?1) ORDER BY since, key LIMIT ?2;
 
