@@ -9,12 +9,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from semel.engine.heads import Archives, Pending, Signed, Walk
 from semel.engine.pages import every_effect, every_head, every_stream, every_task
-from semel.machine import effects as e
 from semel.machine import epochs, pauses, projection, tampering, tasks
 from semel.machine import journal as j
 from semel.machine.journal import Row
@@ -25,6 +25,7 @@ from semel.store.contract import Store
 
 TABLES = ("task", "ready", "inflight", "effect", "unknown", "task_key")
 CLIPPED = 60  # characters of a value that a message shows
+REMEMBERED = 1000  # streams of which it is known for a while what effects they tell of
 AGAIN = 20  # how often a stream is read again that is written while it is checked
 PASSES, PATIENCE_SECONDS = 3, 10.0  # everything is checked again, if only the numbers of rows differ and others write
 BACKDATED_MS = 86_400_000  # a change waits minutes for its store, and never so long
@@ -392,8 +393,9 @@ def _surplus(store: Store, report: Report) -> list[Wrong]:
     if "task" in differ:
         wrong += [Wrong(t.tenant, t.task, "table", "table task: no journal tells of this task") for t in _lone_tasks(store)]
     if "effect" in differ:
+        told = lru_cache(REMEMBERED)(partial(_told, store))  # else a task with many effects is read for each of them
         for row in every_effect(store):
-            if read_effect(store, row.tenant, row.stream, row.key) is None:
+            if row.key not in told(row.tenant, row.stream, row.stream == row.key):
                 wrong.append(Wrong(row.tenant, row.key, "table", f"table effect: no journal tells of this {row.name}"))
     if "unknown" in differ:
         for unknown in store.unknown(None, limit=report.found["unknown"] + 1):
@@ -407,10 +409,10 @@ def _lone_tasks(store: Store) -> Iterator[TaskRow]:
     return (row for row in every_task(store) if store.head(row.tenant, row.task).seq == 0)
 
 
-def read_effect(store: Store, tenant: str, stream: str, key: str) -> e.Effect | None:
-    """An effect as its stream tells of it; None if it does not, or cannot be read."""
+def _told(store: Store, tenant: str, stream: str, shared: bool) -> frozenset[str]:
+    """The effects of which a stream tells, a key's own (shared) or a task's; none, if it cannot be read."""
     rows = store.rows(tenant, stream)
     try:
-        return tasks.fold_key(rows).effect if stream == key else tasks.fold(rows).effects.get(key)
+        return frozenset(tasks.fold(rows).effects) if not shared else frozenset([stream] if tasks.fold_key(rows).effect else ())
     except Exception:
-        return None
+        return frozenset()
