@@ -890,7 +890,7 @@ BY_TEST = (
     Guard("R23 a tenant's key counts when it is joined", "machine/task_apply.py",
           "    t = replays.came(t, c.key, c.name, c.generation)\n", "", REPLAYS),
     Guard("R23 more than was forecast is a dead letter, whatever the code does", "engine/perform.py",
-          "if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):", "if False:", LETTERS),
+          "if refusal.code is Code.LIMIT_REACHED and refusal.message.startswith(replays.MORE):", "if False:", LETTERS),
     Guard("R23 a replay of many is of what was shown", "machine/replays.py",
           "if c.seen and (task.version != c.seen or task.delivery is not Delivery.DEAD_LETTERED):", "if False:", LETTERS),
     Guard("R23 a batch replays a task once", "engine/dead.py",
