@@ -371,6 +371,10 @@ class Store(Protocol):
         """By id, newest first; `after`: the last id of the page before."""
         ...
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """In the order of (tenant, id): to walk them all."""
+        ...
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:

@@ -423,6 +423,10 @@ class Postgres:
             tenant = first if first == last else None
         return [TaskRow(*row) for row in self._all("tasks" if tenant is None else "tasks_of", {"tenant": tenant, **wanted})]
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """All tasks, in order, a page at a time."""
+        return [TaskRow(*row) for row in self._all("tasks_after", (*after, limit))]
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:

@@ -333,6 +333,10 @@ class SQLite:
         name = "tasks" if tenant is None else "tasks_of"
         return [TaskRow(*row) for row in self._reader.all(name, (tenant, delivery, execution, kind, queue, after, limit))]
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """All tasks, in order, a page at a time."""
+        return [TaskRow(*row) for row in self._reader.all("tasks_after", (*after, limit))]
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:

@@ -155,6 +155,8 @@ class Projections:
         assert store.tasks(TENANT) == newest[1:]
         assert store.tasks(None, limit=3) == newest[:3]
         assert store.tasks(None, limit=3, after=newest[2].task) == newest[3:6]
+        lie = sorted(newest, key=lambda row: row[:2])
+        assert store.tasks_after(("", ""), 99) == lie and store.tasks_after(lie[2][:2], 3) == lie[3:6]
         assert store.tasks(TENANT, kind="ship") == [row for row in newest[1:] if row.kind == "ship"]
         assert store.tasks(TENANT, queue="q1") == [row for row in newest[1:] if row.queue == "q1"]
         assert store.tasks(None, delivery="leased") == newest[:4]

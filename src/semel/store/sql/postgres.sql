@@ -525,6 +525,9 @@ WHERE tenant = %(tenant)s::text
   AND (%(kind)s::text = '' OR kind = %(kind)s::text) AND (%(queue)s::text = '' OR queue = %(queue)s::text)
 ORDER BY tenant DESC, task DESC LIMIT %(limit)s::bigint;
 
+-- name: tasks_after
+SELECT * FROM semel.task WHERE (tenant, task) > (%s::text, %s::text) ORDER BY tenant, task LIMIT %s;
+
 -- name: tenants
 -- The first and the last of those that have tasks.
 SELECT (SELECT min(tenant) FROM semel.task), (SELECT max(tenant) FROM semel.task);

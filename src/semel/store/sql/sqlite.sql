@@ -175,6 +175,9 @@ WHERE tenant = ?1 AND task < coalesce(nullif(?6, ''), (SELECT max(task) || '.' F
   AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4) AND (?5 = '' OR queue = ?5)
 ORDER BY task DESC LIMIT ?7;
 
+-- name: tasks_after
+SELECT * FROM task WHERE (tenant, task) > (?, ?) ORDER BY tenant, task LIMIT ?;
+
 -- name: tenants
 -- The first and the last of those that have tasks.
 SELECT (SELECT min(tenant) FROM task), (SELECT max(tenant) FROM task);
