@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from semel.decorated import not_in_loop
@@ -147,9 +148,12 @@ class Effects(Part):
         if state == EffectState.AMBIGUOUS and not task_id and not after:
             found = [desk.store.effect(u.tenant, u.key) for u in desk.store.unknown(owner, limit=limit)]
             rows = [row for row in found if row is not None]
+        elif task_id and owner is not None:  # through its journal: to walk past those of all other tasks may take long
+            of_it = (row for row in views.effects_of(desk, owner, task_id) if row.key > after and state in ("", row.state))
+            rows = list(islice(of_it, max(limit, 0)))
         else:
             rows = desk.store.effects(owner, state=str(state), task=task_id, after=after, limit=limit)
-        return [views.effect_view(desk, row) for row in rows]
+        return views.effect_views(desk, rows)
 
     async def alist(
         self,

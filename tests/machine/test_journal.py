@@ -12,7 +12,7 @@ from histories import ROW, read_back
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from semel.machine import epochs, limits
+from semel.machine import epochs, limits, task_apply
 from semel.machine import journal as j
 from semel.machine import tasks as t
 
@@ -152,7 +152,7 @@ def test_every_event_is_applied_or_is_known_to_change_nothing() -> None:
     assert all(epochs.apply(before, event) != replace(before, version=1) for before, event in EPOCHS)
     assert {type(event) for _, event in EPOCHS} == of_the_epoch
     of_their_own = {j.Pruned, j.Declared}  # test_rules_retention, test_declarations
-    read = read_by_effects | set(t._APPLY) | set(limits._AFTER)
+    read = read_by_effects | set(task_apply._APPLY) | set(limits._AFTER)
     assert set(j.KINDS.values()) - read == {j.Void} | of_the_store | of_their_own
 
 

@@ -122,6 +122,9 @@ READS: dict[str, Any] = {
     "rows_of": S,
     "ages": {"tenant": None, "owner": "t", "after": "s5", "limit": 5},
     "key_ages": {"tenant": None, "owner": "t", "after": "e5", "limit": 5},
+    "effects_of": {"tenant": "t", "after": "e5", "state": "confirmed", "task": "", "limit": 5},
+    "effects_after": ("t", "e5", 5),
+    "tasks_after": ("t", "s5", 5),
     "tasks_of": {
         "tenant": "t",
         "after": "s5",

@@ -213,8 +213,8 @@ def _through(name: str) -> Callable[..., Any]:
 
 for _name in (
     "permit_ttl", "note_unfenced", "highest_at", "open_session", "fence", "sessions", "session", "head", "rows",
-    "task", "find_task", "tasks", "unfinished", "ages", "effect", "effects", "unknown", "held", "orphans", "counts", "tally",
-    "next_due", "foreign", "streams", "heads", "holds", "sizes", "changed",
+    "task", "find_task", "tasks", "tasks_after", "unfinished", "ages", "effect", "effects", "effects_after", "unknown", "held",
+    "orphans", "counts", "tally", "next_due", "foreign", "streams", "heads", "holds", "sizes", "changed",
 ):  # fmt: skip
     setattr(SimStore, _name, _through(_name))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -10,9 +13,12 @@ import pytest
 import older_lab as lab
 import tampering_lab
 from semel.cli.verify import verify
+from semel.engine import pages
+from semel.machine.records import replace
 from semel.store import sqlitefile
+from semel.store.contract import Claims
 from semel.store.sqlite import SQLite
-from semel.testing.conformance_kit import TENANT
+from semel.testing.conformance_kit import TENANT, Known, claiming, one, session, task
 
 
 @pytest.fixture
@@ -64,4 +70,85 @@ def test_where_a_stream_ends_is_known_while_its_task_runs(path: Path, done: str,
     owner(path, done)
     store = SQLite(str(path))
     assert what in [found.what for found in verify(store).wrong] or (what, verify(store).wrong) == ("", [])
+    store.close()
+
+
+class Counted:
+    """A store that counts what it is asked, and is told of it before it answers."""
+
+    def __init__(self, store: SQLite, told: Callable[[str], None] = lambda name: None) -> None:
+        self.store, self.told, self.asked = store, told, Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.store, name)
+        if not callable(found):
+            return found
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.asked[name] += 1
+            self.told(name)
+            return found(*args, **kwargs)
+
+        return call
+
+
+def at_work(store: SQLite, many: int) -> list[Known]:
+    """So many tasks in the middle of their attempts, with an effect each, and two of a tenant that sorts before theirs."""
+    for n in range(many):
+        store.commit([task(f"k{n}", id=f"t{n}", tenant=TENANT if n > 1 else "aaa")[0]])
+    taken = one(store, claiming(session(store, f"s{many}"), limit=many))
+    assert isinstance(taken, Claims)
+    return [works(store, Known(x.task, x.head, x.tenant)) for x in taken.tasks]
+
+
+def works(store: SQLite, known: Known) -> Known:
+    """One effect more."""
+    sent, done = lab.call(f"sml_{known.state.id}-{known.head.seq}")
+    return lab.written(store, known, replace(sent, task=known.state.id), done)
+
+
+def test_all_leased_tasks_cost_one_walk_over_the_effects(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "PAGE", 5)
+    asked = []
+    for many in (4, 12):
+        store = SQLite(str(path.with_name(f"{many}.db")))
+        assert len(at_work(store, many)) == many
+        counted = Counted(store)
+        assert verify(counted).wrong == []  # type: ignore[arg-type]
+        asked.append(counted.asked)
+        store.close()
+    assert (asked[0]["effects_after"], asked[1]["effects_after"]) == (4 // 5 + 2, 12 // 5 + 2)
+    assert asked[1]["effects"] == asked[1]["head"] == 0, "nothing is asked for each of them"
+
+
+@pytest.mark.parametrize("before", ["streams", "rows", "task", "effects_after"])
+def test_who_works_on_meanwhile_is_not_called_broken(path: Path, before: str) -> None:
+    """A worker's own effects come between any two reads."""
+    store = SQLite(str(path))
+    known, n = at_work(store, 3), 0
+
+    def told(name: str) -> None:
+        nonlocal n, known
+        if name == before:
+            n += 1
+            known = [works(store, one) for one in known]
+
+    found = verify(Counted(store, told))  # type: ignore[arg-type]
+    assert found.wrong == [] and n
+    store.close()
+
+
+def test_who_works_on_hides_no_other_stream_that_lost_its_end(path: Path) -> None:
+    store = SQLite(str(path))
+    first, second, *_ = at_work(store, 4)
+    owner(path, f"DELETE FROM journal WHERE stream = '{second.state.id}' AND seq > 2")
+    known = first
+
+    def told(name: str) -> None:
+        nonlocal known
+        if name in ("rows", "effects_after"):
+            known = works(store, known)
+
+    found = verify(Counted(store, told)).wrong  # type: ignore[arg-type]
+    assert {one.stream for one in found if one.what == "truncated"} == {second.state.id}, found
     store.close()

@@ -22,7 +22,7 @@ HOT = (
     "candidates", "kinds", "queues", "held", "orphans", "session", "beat", "fence", "living", "put_task",
     "put_effect", "delete_ready", "delete_inflight", "delete_unknown", "insert_journal", "streams",
     "next_line", "in_turn",
-    "tasks_of", "tenants", "nth_task", "last_task", "unfinished",
+    "tasks_of", "tasks_after", "effects_of", "effects_after", "tenants", "nth_task", "last_task", "unfinished",
 )  # fmt: skip
 
 FILL = """

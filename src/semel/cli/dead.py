@@ -17,7 +17,7 @@ from semel.cli.reach import Found
 from semel.cli.show import Shown, read
 from semel.engine.dead import Handled, Plan
 from semel.engine.ledger import Desk
-from semel.engine.pages import every_task
+from semel.engine.pages import newest_tasks
 from semel.errors import Misuse
 from semel.machine.forecast import Forecast
 from semel.model import DeadLetters, Delivery, EffectState, Json, Ref
@@ -47,7 +47,7 @@ def letters(app: App, tenant: str | None, limit: int) -> list[Shown]:
     """Dead letters, newest first, with what their effects came to."""
     desk = app.runtime.desk
     found: list[Shown] = []
-    for row in every_task(desk.store, tenant, delivery=Delivery.DEAD_LETTERED):
+    for row in newest_tasks(desk.store, tenant, Delivery.DEAD_LETTERED):
         if len(found) == limit:
             break
         found.append(read(desk, Found("task", row.task, row.tenant, row)))

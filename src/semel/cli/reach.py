@@ -224,9 +224,9 @@ def _exact(store: Store, text: str, tenant: str, among: tuple[str, ...]) -> Foun
 def _scan(store: Store, text: str, among: tuple[str, ...]) -> Iterator[Found]:
     """All that `text` may mean, of every tenant."""
     if "task" in among:
-        for task in every_task(store):
-            if task.key == text or _part_of(text, task.task):
-                yield Found("task", task.task, task.tenant, task)
+        tasks = [task for task in every_task(store) if task.key == text or _part_of(text, task.task)]
+        for task in sorted(tasks, key=lambda row: row.task, reverse=True):  # the newest first
+            yield Found("task", task.task, task.tenant, task)
     if "effect" in among:
         for effect in every_effect(store):
             if _part_of(text, effect.key):

@@ -9,12 +9,12 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from semel.engine.heads import Archives, Pending, Signed, Walk
 from semel.engine.pages import every_effect, every_head, every_stream, every_task
-from semel.machine import effects as e
 from semel.machine import epochs, pauses, projection, tampering, tasks
 from semel.machine import journal as j
 from semel.machine.journal import Row
@@ -25,6 +25,7 @@ from semel.store.contract import Store
 
 TABLES = ("task", "ready", "inflight", "effect", "unknown", "task_key")
 CLIPPED = 60  # characters of a value that a message shows
+REMEMBERED = 1000  # streams of which it is known for a while what effects they tell of
 AGAIN = 20  # how often a stream is read again that is written while it is checked
 PASSES, PATIENCE_SECONDS = 3, 10.0  # everything is checked again, if only the numbers of rows differ and others write
 BACKDATED_MS = 86_400_000  # a change waits minutes for its store, and never so long
@@ -65,6 +66,16 @@ class Report:
         self.note = f"{self.note}; {words}" if self.note else words
 
 
+class AtWork(NamedTuple):
+    """A leased task, looked at: last, the last row of its stream; known, the last one that its own row knows."""
+
+    last: int
+    known: int
+
+
+Leased = dict[tuple[str, str], AtWork]  # by (tenant, task); no more than there are streams
+
+
 class Expected(NamedTuple):
     """What a stream says that the tables must hold; key: (tenant, kind, key) of a task."""
 
@@ -102,13 +113,13 @@ def verify(
 
 
 def _pass(store: Store, looked: Callable[[int, int], None], signed: Signed | None, pruned: Sequence[Path]) -> Report:
-    report, pending = Report(), list[Pending]()
+    report, pending, leased = Report(), list[Pending](), Leased()
     streams = list(every_stream(store))  # as they are now: a store at work may grow as fast as it is checked
     walk = _begin(store, report, signed)
     for tenant, stream in streams:
         if walk is not None:
             report.wrong += [_gone(*head[:3]) for head in walk.before(tenant, stream)]
-        rows, expected, wrong = check(store, tenant, stream)
+        rows, expected, wrong = _stream(store, tenant, stream, leased)
         report.streams += 1
         looked(report.streams, len(streams))
         report.rows += len(rows)
@@ -121,6 +132,7 @@ def _pass(store: Store, looked: Callable[[int, int], None], signed: Signed | Non
             report.want["task_key"] += expected.key is not None
     if walk is not None:
         report.wrong += [_gone(*head[:3]) for head in walk.rest()]
+    report.wrong += _ends_at_work(store, leased)
     if pending or pruned:
         _from_archives(report, pending, pruned)
     report.found = store.sizes()
@@ -229,8 +241,8 @@ def _count(want: dict[str, int], tables: Tables) -> None:
 # --- one stream -----------------------------------------------------------------------------------------------------
 
 
-def check(store: Store, tenant: str, stream: str) -> tuple[list[Row], Expected | None, list[Wrong]]:
-    """One stream's rows, what the tables must hold of it, and what is wrong."""
+def _stream(store: Store, tenant: str, stream: str, leased: Leased) -> tuple[list[Row], Expected | None, list[Wrong]]:
+    """One stream's rows, what the tables must hold of it, and what is wrong. leased: where it is put, if its task is leased."""
     for _ in range(AGAIN):
         try:
             rows = store.rows(tenant, stream)
@@ -238,13 +250,14 @@ def check(store: Store, tenant: str, stream: str) -> tuple[list[Row], Expected |
             return [], None, [Wrong(tenant, stream, "read", f"its rows cannot be read: {type(error).__name__}: {error}")]
         if not rows:
             return [], None, [Wrong(tenant, stream, "removed", "its rows were taken out while it was looked at")]
-        expected, wrong = _check(store, tenant, stream, rows)
+        leased.pop((tenant, stream), None)  # as it was read before
+        expected, wrong = _check(store, tenant, stream, rows, leased)
         if not wrong or store.head(tenant, stream).seq == rows[-1].seq:
             break
     return rows, expected, wrong
 
 
-def _check(store: Store, tenant: str, stream: str, rows: list[Row]) -> tuple[Expected | None, list[Wrong]]:
+def _check(store: Store, tenant: str, stream: str, rows: list[Row], leased: Leased) -> tuple[Expected | None, list[Wrong]]:
     wrong: list[Wrong] = []
     try:
         wrong += [Wrong(tenant, stream, fault.what, fault.text) for fault in tampering.faults(rows)]
@@ -255,7 +268,7 @@ def _check(store: Store, tenant: str, stream: str, rows: list[Row]) -> tuple[Exp
     except Exception as error:  # whatever a changed row does to the fold, it is a finding
         wrong.append(Wrong(tenant, stream, "fold", f"the journal cannot be read back: {type(error).__name__}: {error}"))
         return None, wrong
-    wrong += [Wrong(tenant, stream, *said) for said in _ends(store, expected.tables, rows[-1].seq)]
+    wrong += [Wrong(tenant, stream, *said) for said in _ends(store, expected.tables, rows[-1].seq, leased)]
     wrong += [Wrong(tenant, stream, "table", text) for text in _tables(store, expected.tables, rows[-1].seq)]
     if expected.key is not None and (holder := store.find_task(*expected.key)) != stream:
         kind, key = expected.key[1:]
@@ -288,30 +301,48 @@ def _pruned_task(rows: list[Row]) -> bool:
     return rows[0].kind == tampering.PRUNED and json.loads(rows[0].body).get("task") is not None
 
 
-def _ends(store: Store, tables: Tables, last: int) -> Iterator[tuple[str, str]]:
+def _ends(store: Store, tables: Tables, last: int, leased: Leased) -> Iterator[tuple[str, str]]:
     """Where the tables say that the stream ends. A row at the end proves nothing by itself, nor does that there is none."""
     known: int | None = None
-    if tables.task is not None:
-        known = _known_of_task(store, tables.task, last)
-    elif tables.effects and (held := store.effect(tables.effects[0].tenant, tables.effects[0].key)) is not None:
-        known = held.version
+    if (want := tables.task) is not None:
+        held = store.task(want.tenant, want.task)
+        if held is not None and held.version <= last and Delivery.LEASED in (held.delivery, want.delivery):
+            leased[want.tenant, want.task] = AtWork(last, held.version)  # the rows of its effects may know more of it
+            return
+        known = held and held.version
+    elif tables.effects and (row := store.effect(tables.effects[0].tenant, tables.effects[0].key)) is not None:
+        known = row.version
     if known is not None and known > last:
-        yield "truncated", f"the journal ends with row {last}, and its table knows row {known}: the last rows are missing"
+        yield _truncated(last, known)
     elif known is not None and known < last and tables.task is not None:
-        yield "added", f"its table knows nothing after row {known}, and the journal ends with row {last}"
+        yield _added(last, known)
 
 
-def _known_of_task(store: Store, want: TaskRow, last: int) -> int | None:
-    """The last row of a task's stream that the tables know. While its attempt goes on, its effects' rows may know more of it
-    than its own row, also those of which the journal says nothing (any more)."""
-    held = store.task(want.tenant, want.task)
-    if held is None or held.version > last or Delivery.LEASED not in (held.delivery, want.delivery):
-        return held and held.version
-    known, after = held.version, ""
-    while page := store.effects(want.tenant, task=want.task, after=after, limit=1000):
-        known = max([known, *(row.version for row in page if row.stream == want.task)])
-        after = page[-1].key
-    return known
+def _truncated(last: int, known: int) -> tuple[str, str]:
+    return "truncated", f"the journal ends with row {last}, and its table knows row {known}: the last rows are missing"
+
+
+def _added(last: int, known: int) -> tuple[str, str]:
+    return "added", f"its table knows nothing after row {known}, and the journal ends with row {last}"
+
+
+def _ends_at_work(store: Store, leased: Leased) -> Iterator[Wrong]:
+    """While an attempt goes on, its effects' rows may know more of its task's stream than the task's own row, also those of which
+    the journal says nothing (any more). They are found by no key of the task's: all are looked at, once for all leased tasks.
+
+    Whoever works goes on meanwhile, and the order of the reads makes up for it, since no version ever falls: the effects are read
+    after the rows, so they know at least those; and the end of a stream after the effects, so it has at least what they know.
+    """
+    known = {place: one.known for place, one in leased.items()}
+    for row in every_effect(store) if leased else ():
+        place = (row.tenant, row.task)
+        if row.stream == row.task and place in known:
+            known[place] = max(known[place], row.version)
+    for place, (last, _) in leased.items():
+        if known[place] < last:
+            yield Wrong(*place, *_added(last, known[place]))
+        elif known[place] > last and (end := store.head(*place).seq) < known[place]:
+            yield Wrong(*place, *_truncated(end, known[place]))
 
 
 def _tables(store: Store, tables: Tables, last: int) -> Iterator[str]:
@@ -362,8 +393,9 @@ def _surplus(store: Store, report: Report) -> list[Wrong]:
     if "task" in differ:
         wrong += [Wrong(t.tenant, t.task, "table", "table task: no journal tells of this task") for t in _lone_tasks(store)]
     if "effect" in differ:
+        told = lru_cache(REMEMBERED)(partial(_told, store))  # else a task with many effects is read for each of them
         for row in every_effect(store):
-            if read_effect(store, row.tenant, row.stream, row.key) is None:
+            if row.key not in told(row.tenant, row.stream, row.stream == row.key):
                 wrong.append(Wrong(row.tenant, row.key, "table", f"table effect: no journal tells of this {row.name}"))
     if "unknown" in differ:
         for unknown in store.unknown(None, limit=report.found["unknown"] + 1):
@@ -377,10 +409,10 @@ def _lone_tasks(store: Store) -> Iterator[TaskRow]:
     return (row for row in every_task(store) if store.head(row.tenant, row.task).seq == 0)
 
 
-def read_effect(store: Store, tenant: str, stream: str, key: str) -> e.Effect | None:
-    """An effect as its stream tells of it; None if it does not, or cannot be read."""
+def _told(store: Store, tenant: str, stream: str, shared: bool) -> frozenset[str]:
+    """The effects of which a stream tells, a key's own (shared) or a task's; none, if it cannot be read."""
     rows = store.rows(tenant, stream)
     try:
-        return tasks.fold_key(rows).effect if stream == key else tasks.fold(rows).effects.get(key)
+        return frozenset(tasks.fold(rows).effects) if not shared else frozenset([stream] if tasks.fold_key(rows).effect else ())
     except Exception:
-        return None
+        return frozenset()

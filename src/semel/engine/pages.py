@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from semel.machine.projection import EffectRow, TaskRow
 from semel.store.contract import Store
@@ -11,23 +10,30 @@ from semel.store.contract import Store
 PAGE = 10_000
 
 
-def every_task(store: Store, tenant: str | None = None, *, delivery: str = "") -> Iterator[TaskRow]:
-    """All tasks, newest first, page by page. Ids are unique over tenants, so one may go on after the last."""
-    return _pages(lambda after: store.tasks(tenant, delivery=delivery, after=after, limit=PAGE), lambda row: row.task)
+def every_task(store: Store) -> Iterator[TaskRow]:
+    """All tasks, in the order of (tenant, id), page by page."""
+    after = ("", "")
+    while page := store.tasks_after(after, PAGE):
+        yield from page
+        after = page[-1][:2]
 
 
-def every_effect(store: Store, tenant: str | None = None) -> Iterator[EffectRow]:
-    """All effects, page by page: their keys hold the tenant, so no two are the same."""
-    return _pages(lambda after: store.effects(tenant, after=after, limit=PAGE), lambda row: row.key)
-
-
-def _pages(page: Callable[[str], list[Any]], name: Callable[[Any], str]) -> Iterator[Any]:
+def newest_tasks(store: Store, tenant: str | None, delivery: str) -> Iterator[TaskRow]:
+    """The tasks of one state, newest first, page by page. Ids are unique over tenants, so one may go on after the last."""
     after = ""
-    while rows := page(after):
+    while rows := store.tasks(tenant, delivery=delivery, after=after, limit=PAGE):
         yield from rows
         if len(rows) < PAGE:
             return
-        after = name(rows[-1])
+        after = rows[-1].task
+
+
+def every_effect(store: Store) -> Iterator[EffectRow]:
+    """All effects, in the order of (tenant, key), page by page."""
+    after = ("", "")
+    while page := store.effects_after(after, PAGE):
+        yield from page
+        after = page[-1][:2]
 
 
 def every_stream(store: Store) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ done, and whatever cannot be settled here suspends the attempt.
 from __future__ import annotations
 
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
@@ -26,8 +26,10 @@ from semel.model import READABLE, Code, Json, Refusal, Submission
 
 if TYPE_CHECKING:
     from semel.engine.attempt import Attempt
+    from semel.engine.runtime import Code as Running
 
 E = TypeVar("E")
+Ended = Callable[[Returned | Raised], None]
 MOST_DECLINED = 100  # refusals that an attempt may read; who asks on will not stop by itself
 RETRY_SECONDS = 0.2  # the first wait after a proof that nothing happened; doubled each time
 
@@ -187,23 +189,26 @@ def _intend(attempt: Attempt, call: Called, approvers: int) -> Generator[Request
         if decided.code is Code.LIMIT_REACHED and attempt.over():
             raise attempt.exceeded(decided.message)
         if decided.code in READABLE:
-            attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, decided.code, call.args))
-            if decided.code is Code.LIMIT_REACHED and decided.message.startswith(replays.MORE):
-                yield from attempt.give_up(decided.message, call.key)
-            attempt.declined += 1
-            if attempt.declined >= MOST_DECLINED:
-                why = f"an effect was refused {MOST_DECLINED} times in one attempt, and asked for again: {decided.message}"
-                yield from attempt.give_up(why, call.key)
-            result = decided.result
-            if result is not None:
-                result = effect.result.decode(result)
-            raise Refused(decided.code, decided.message, result)
+            yield from _decline(attempt, call, decided)
         known = attempt.ledger.effect(call.key)
         unknown = known is not None and known.state == "ambiguous" and not attempt.ledger.state.suspended
         if unknown and known is not None and (yield from attempt.mine(known)):
             yield from recover.climb(attempt, effect, call.key)
             continue
         yield from attempt.suspend(decided, call.key, effect)
+
+
+def _decline(attempt: Attempt, call: Called, refusal: Refusal) -> Generator[Request, Any, NoReturn]:
+    """A no that the agent may read. Raises `Refused`, or suspends one that would not stop asking."""
+    effect = call.effect
+    attempt.ledger.post(tasks.Decline(attempt.token, call.key, effect.first_name, refusal.code, call.args))
+    if refusal.code is Code.LIMIT_REACHED and refusal.message.startswith(replays.MORE):
+        yield from attempt.give_up(refusal.message, call.key)
+    attempt.declined += 1
+    if attempt.declined >= MOST_DECLINED:
+        why = f"an effect was refused {MOST_DECLINED} times in one attempt, and asked for again: {refusal.message}"
+        yield from attempt.give_up(why, call.key)
+    raise Refused(refusal.code, refusal.message, None if refusal.result is None else effect.result.decode(refusal.result))
 
 
 def _first(decided: e.Decision, kind: type[E]) -> E | None:
@@ -261,15 +266,7 @@ def submit(
     runtime = attempt.runtime
     if not attempt.session.alive():  # before arming, which would kill a process that can still stop by itself
         yield from not_sent(attempt, doing)
-    try:
-        code = runtime.entering(attempt, doing)  # arms the kernel timer until the code has ended
-    except OSError as error:
-        attempt.ledger.post(
-            e.Disprove(
-                doing.key, doing.n, doing.token, f"not sent: the kernel timer cannot be armed: {error}", sender=doing.sender
-            )
-        )
-        raise Misuse(f"the kernel timer cannot be armed ({error}); semel.App(watchdog='never') does without it") from error
+    code = _armed(attempt, doing)
     if not (doing.move("waiting", "calling") and attempt.session.alive() and runtime.watchdog_allows()):
         code.ended()
         yield from not_sent(attempt, doing)
@@ -278,11 +275,9 @@ def submit(
     stale = effect.identity is not None and now > doing.began + identity.FRESH_SECONDS
     if stale or deadline <= now:
         code.ended()
-        late_intent = (
-            f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
-        )
-        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, late_intent, sender=doing.sender))
-        return Clean(NotDone(late_intent), True)
+        why = f"not sent: {'as whom was observed too long' if stale else 'its time was over'} before its intent was durable"
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, why, sender=doing.sender))
+        return Clean(NotDone(why), True)
     submission = Submission(
         key=doing.key,
         token=doing.token,
@@ -296,7 +291,23 @@ def submit(
     if effect.atomic and (lender := runtime.lender(effect)) is not None:
         return (yield from atomic.submit(attempt, effect, doing, code, submission, values, lender))
     acting = Acting()
+    ended = _telling(attempt, effect, doing, code, acting)
+    fn = runtime.guarded(effect.fn, attempt, doing, acting)
+    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)
+    return _record(attempt, effect, doing, code, acting, ended, reply)
 
+
+def _armed(attempt: Attempt, doing: Doing) -> Running:
+    """What disarms the kernel timer when the code has ended. Raises `Misuse` where there is none to arm."""
+    try:
+        return attempt.runtime.entering(attempt, doing)
+    except OSError as error:
+        why = f"not sent: the kernel timer cannot be armed: {error}"
+        attempt.ledger.post(e.Disprove(doing.key, doing.n, doing.token, why, sender=doing.sender))
+        raise Misuse(f"the kernel timer cannot be armed ({error}); semel.App(watchdog='never') does without it") from error
+
+
+def _telling(attempt: Attempt, effect: Effect, doing: Doing, code: Running, acting: Acting) -> Ended:
     def ended(outcome: Returned | Raised) -> None:
         """Its code has ended, and all that it left behind: evidence (R2), and the sender is quiet (R4)."""
 
@@ -306,8 +317,19 @@ def submit(
 
         acting.when_quiet(tell)
 
-    fn = runtime.guarded(effect.fn, attempt, doing, acting)
-    reply = yield Call(fn, effect.is_async, (submission,), values, deadline - now, ended)
+    return ended
+
+
+def _record(
+    attempt: Attempt,
+    effect: Effect,
+    doing: Doing,
+    code: Running,
+    acting: Acting,
+    ended: Ended,
+    reply: Returned | Raised | TimedOut,
+) -> Done | Clean | Unknown:
+    """What came of the call, queued to be durable."""
     if isinstance(reply, TimedOut):
         attempt.ledger.post(e.Lose(doing.key, doing.n, doing.token, f"no answer within {doing.seconds:g} s", False, doing.sender))
         return Unknown()

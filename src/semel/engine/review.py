@@ -11,7 +11,7 @@ from semel.engine.data import NotRecordable, Value, check_size
 from semel.engine.identity import checked
 from semel.engine.keyring import Ring
 from semel.engine.ledger import Desk, Ledger
-from semel.engine.pages import every_task
+from semel.engine.pages import newest_tasks
 from semel.engine.queue import check_name
 from semel.engine.requests import Request
 from semel.engine.runtime import current, inside
@@ -82,7 +82,7 @@ def resolve(
 
 def _others_go_on(desk: Desk, row: EffectRow, why: str, actor: str) -> Generator[Request, Any, None]:
     """The other tasks that wait for a person because of a shared key, as they do when its owner had ended (R8)."""
-    for task in list(every_task(desk.store, row.tenant, delivery=Delivery.BLOCKED)):
+    for task in list(newest_tasks(desk.store, row.tenant, Delivery.BLOCKED)):
         rows = desk.store.rows(task.tenant, task.task) if task.task != row.task else []
         last = next((one for one in reversed(rows) if one.kind == j.Blocked.kind), None)
         event = j.event_of(last) if last is not None else None

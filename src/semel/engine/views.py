@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from semel.engine.approval import WAITS
 from semel.engine.ledger import Desk
@@ -27,7 +27,33 @@ def task_view(row: TaskRow, app: Awaits) -> TaskView:
 
 def effect_view(desk: Desk, row: EffectRow) -> EffectView:
     """An effect's row and its journal as a view."""
-    found = read_effect(desk, row.tenant, row.stream, row.key)
+    return _effect_view(row, read_effect(desk, row.tenant, row.stream, row.key))
+
+
+def effect_views(desk: Desk, rows: Sequence[EffectRow]) -> list[EffectView]:
+    """The same of many, in their order; the stream of a task is read once for all of its effects."""
+    streams: dict[tuple[str, str], list[EffectRow]] = {}
+    for row in rows:
+        streams.setdefault((row.tenant, row.stream), []).append(row)
+    views: dict[tuple[str, str], EffectView] = {}
+    for (tenant, stream), of_it in streams.items():
+        if len(of_it) == 1:
+            found = {of_it[0].key: read_effect(desk, tenant, stream, of_it[0].key)}
+        else:
+            found = dict(tasks.fold(desk.store.rows(tenant, stream)).effects)
+        views.update(((tenant, row.key), _effect_view(row, found.get(row.key))) for row in of_it)
+    return [views[row.tenant, row.key] for row in rows]
+
+
+def effects_of(desk: Desk, tenant: str, task: str) -> Iterator[EffectRow]:
+    """The rows of the effects that a task was the last to send, or to ask for, by key: all of them stand in its own journal."""
+    state = tasks.fold(desk.store.rows(tenant, task))
+    for key in sorted({*state.effects, *state.joined}):
+        if (row := desk.store.effect(tenant, key)) is not None and row.task == task:
+            yield row
+
+
+def _effect_view(row: EffectRow, found: e.Effect | None) -> EffectView:
     if found is None:
         raise Misuse(f"the store's effect row {row.key} has no journal; check it: semel verify")
     evidence = tuple(

@@ -14,7 +14,7 @@ from semel.machine.commands import Approve, Deny, Intend
 from semel.model import Code, EffectState, Json, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 
 def same_person(one: str, other: str) -> bool:

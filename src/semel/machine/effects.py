@@ -23,8 +23,6 @@ The state is not stored: it is read off the submissions, so no event can set it 
 
 from __future__ import annotations
 
-from typing import Any
-
 from semel.machine import approvals, foreseen, generations, identity, reversal, watching
 from semel.machine import journal as j
 from semel.machine.commands import (
@@ -40,7 +38,6 @@ from semel.machine.commands import (
     Intend,
     Lose,
     MarkUnfenced,
-    Names,
     NoteSenderGone,
     NoteWatched,
     Renew,
@@ -48,7 +45,9 @@ from semel.machine.commands import (
     Settle,
     Void,
 )
-from semel.machine.records import record, replace
+from semel.machine.effect_apply import apply
+from semel.machine.effect_state import ATOMIC, Decision, Effect, Evidence, Sent, Standing
+from semel.machine.records import replace
 from semel.machine.words import times
 from semel.model import Code, EffectState, Json, Refusal
 
@@ -71,212 +70,23 @@ __all__ = [
     "Credit",
     "Void",
     "EffectCommand",
+    "ATOMIC",
+    "Decision",
+    "Effect",
+    "Evidence",
+    "Sent",
+    "Standing",
+    "apply",
 ]
 EPOCH_SHIFT = 30  # a token is (epoch, counter) in one signed 64-bit integer, epochs being seconds: good until 2242
 NOT_DONE, RAISED = "not_done", "raised"
-ATOMIC = "atomic"  # the rung of an effect that writes in the ledger's own database
 PERSON = "person"  # how a not_found is settled that a person answered
-_BEGIN = (j.Intended, j.Assumed)
 _OUTCOMES = (Confirm, Disprove, Lose)
 _DECISIONS = (Approve, Deny)
 
 
-@record
-class Sent:
-    """One submission on record. open: its outcome is not proved. lost: nobody waits for it any more.
-
-    What may be said of its sender: ended (its code returned or raised), fenced (its session is fenced, and the kernel
-    kills what is not), dead (its process is proved to be gone). unfenced: "" | "process" | "child" (R4). assumed: nobody
-    remembers it; the store went back, and may have forgotten it (R20). observed: as whom it was sent.
-    """
-
-    n: int
-    task: str
-    attempt: int
-    token: int
-    session: str
-    at: int
-    open: bool = True
-    lost: bool = False
-    ended: bool = False
-    fenced: bool = False
-    dead: bool = False
-    unfenced: str = ""
-    assumed: bool = False
-    observed: Names = ()
-
-    @property
-    def quiet(self) -> bool:
-        """Whether its sender can act no more."""
-        if self.ended and self.unfenced != "child":  # else its code has ended, and what it made acts on
-            return True
-        return self.unfenced != "child" and (self.dead or (self.fenced and not self.unfenced))
-
-    @property
-    def beyond_proof(self) -> bool:
-        """Whether only a person's word can quiet it: no waiting teaches more."""
-        return bool(self.unfenced) and (self.ended or self.fenced) and not self.quiet
-
-
-@record
-class Evidence:
-    """What came in when it could no longer decide anything by itself (R2)."""
-
-    n: int
-    outcome: str
-    result: Json
-    reason: str
-    at: int
-
-
-@record
-class Effect:
-    """All that is on record of one key. clean_since: when it was first sent since it was last provably clean (R1).
-
-    asked: the call as it was asked for, if people must approve it; asked_at: since when it waits; askers: the tasks that
-    wait for it; args, digest: what is sent, which they may have edited (R21); word: the verdict that a person may take back;
-    renewed: what opened its next generation. settled: settle is known to be over for submissions up to this one.
-    """
-
-    key: str
-    name: str
-    args: Json
-    digest: str
-    material: str
-    occurrence: str
-    generation: int
-    recovery: tuple[str, ...]
-    sent: tuple[Sent, ...] = ()
-    clean_since: int = 0
-    confirmed: bool = False
-    result: Json = None
-    unrecorded: str = ""
-    declined: j.Disproved | None = None
-    evidence: tuple[Evidence, ...] = ()
-    answered: j.Answered | None = None
-    conflict: str = ""
-    barred: str = ""
-    unavailable: int = 0
-    unavailable_since: int = 0
-    lost_at: int = 0
-    asked: j.Asked | None = None
-    asked_at: int = 0
-    askers: frozenset[str] = frozenset()
-    approvals: tuple[j.Approved, ...] = ()
-    denied: j.Denied | None = None
-    word: reversal.Word | None = None
-    renewed: j.Renewed | None = None
-    version: int = 0
-    settled: int = 0
-
-    @property
-    def task(self) -> str:
-        """The task that sent it last, or, if it was never sent, that asked for it last."""
-        return self.sent[-1].task if self.sent else self.asked.task if self.asked else ""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether it waits for people to approve or deny it (R21)."""
-        if self.asked is None or self.denied is not None or self.declined is not None or self.told is not None or self.renewed:
-            return False
-        return self.state is EffectState.NOT_ATTEMPTED and len(self.approvals) < self.asked.approvers
-
-    def worded(self, digest: str) -> bool:
-        """Whether a call in these words is the recorded one: as it was asked for, or as it was edited and sent."""
-        return digest == self.digest or (self.asked is not None and digest == self.asked.digest)
-
-    @property
-    def open(self) -> tuple[Sent, ...]:
-        """The submissions whose outcome is not proved."""
-        return tuple([s for s in self.sent if s.open])
-
-    @property
-    def state(self) -> EffectState:
-        """The state, read off the submissions."""
-        if self.confirmed:
-            return EffectState.CONFIRMED
-        state = EffectState.NOT_ATTEMPTED
-        for s in self.sent:
-            if s.open and not s.lost:
-                return EffectState.SUBMITTED
-            if s.open:
-                state = EffectState.AMBIGUOUS
-        return state
-
-    @property
-    def unknown(self) -> bool:
-        """Whether an earlier submission's outcome is unknown, even while a further one is in flight (R1)."""
-        return any(s.lost for s in self.open)
-
-    @property
-    def quiet(self) -> bool:
-        """Whether no sender of an open submission can act any more."""
-        return all(s.quiet for s in self.open)
-
-    @property
-    def watched(self) -> bool:
-        """Whether the record says that settle is over for all that is open: nothing of it can act any more (R4)."""
-        return all(s.n <= self.settled for s in self.open)
-
-    @property
-    def unfenced(self) -> bool:
-        """Whether a person's not_found needs their word that a process has stopped (R4)."""
-        return any(s.unfenced and not s.quiet and s.n > self.settled for s in self.open)
-
-    @property
-    def atomic(self) -> bool:
-        """Whether what is open of it was sent in the transaction of its confirm: then the journal says what happened."""
-        return self.recovery[:1] == (ATOMIC,)
-
-    @property
-    def told(self) -> Evidence | None:
-        """Late evidence that it happened. True of the key for ever, even if what it speaks of was closed by a not_found."""
-        return next((found for found in self.evidence if found.outcome == RETURNED), None)
-
-    def submission(self, n: int) -> Sent | None:
-        """Submission `n`, counted from 1."""
-        return self.sent[n - 1] if 0 < n <= len(self.sent) else None
-
-
-@record
-class Standing:
-    """What the rest of the task says about the caller.
-
-    current: its token is the task's, and the task is leased. suspended: why this attempt may start nothing.
-    unknown: a key, other than this one, whose outcome is unknown. used, used_here: different effects so far, in all and
-    of this name. clean: the work before this attempt ended cleanly (R9). cancelled: a person cancelled the task. over: which
-    limit of the task is exceeded. new: the key is not one of the task's yet, though other tasks may have it (R8). bound: the
-    task's identity. beyond: why the key may not be sent after the replay that the task is in (R23). ahead: approvals that
-    came before the call.
-    """
-
-    current: bool = True
-    suspended: str = ""
-    unknown: str = ""
-    used: int = 0
-    used_here: int = 0
-    clean: bool = False
-    cancelled: bool = False
-    over: str = ""
-    new: bool = False
-    bound: Names = ()
-    beyond: str = ""
-    ahead: tuple[j.Approved, ...] = ()
-
-
-@record
-class Decision:
-    """What is to be appended; and, for a key that is already decided, the effect whose record is the answer."""
-
-    events: tuple[j.Happened, ...] = ()
-    recorded: Effect | None = None
-
-
 def _no(code: Code, message: str, result: Json = None) -> Refusal:
     return Refusal(code, message, result)
-
-
-# --- decide ---------------------------------------------------------------------------------------------------------
 
 
 def decide(effect: Effect | None, command: EffectCommand, standing: Standing) -> Decision | Refusal:
@@ -575,154 +385,3 @@ def _answer(effect: Effect, c: Answer) -> Decision | Refusal:
             )
         return Decision((j.Answered(c.key, c.reason, c.stopped),))
     return Decision((j.Found(c.key, c.verdict, f"person:{c.by}", c.result, c.reason),))
-
-
-# --- apply ----------------------------------------------------------------------------------------------------------
-
-
-def apply(effect: Effect | None, event: j.OfEffect, seq: int, at: int) -> Effect | None:
-    """The effect after `event`, which stands at `seq` of its stream and was written at `at` (milliseconds)."""
-    if isinstance(event, _BEGIN):
-        return _apply_intended(effect, event, seq, at)
-    if isinstance(event, j.Asked):
-        return _apply_asked(effect, event, seq, at)
-    if effect is None:
-        return None  # a call that was declined before anything was on record
-    word = reversal.word_of(effect, event, seq)
-    if isinstance(event, j.Confirmed):
-        sent = _changed(effect.sent, event.n, close_all=True, ended=event.how == RETURNED)
-        return replace(
-            effect, version=seq, word=word, confirmed=True, result=event.result, unrecorded=event.unrecorded, conflict="",
-            sent=sent,
-        )  # fmt: skip
-    effect = replace(effect, version=seq, word=word)
-    if isinstance(event, j.Disproved):
-        effect = _sub(effect, event.n, open=False, ended=True)
-        if event.final and effect.open:  # the provider's definite no to sending it again: only of that try, but no more tries
-            return replace(effect, barred=event.reason)
-        return replace(effect, declined=event if event.final else effect.declined)
-    if isinstance(event, j.Lost):
-        sub = effect.submission(event.n)
-        assert sub is not None
-        effect = _sub(
-            effect,
-            event.n,
-            lost=True,
-            ended=sub.ended or event.ended,
-            fenced=sub.fenced or event.fenced,
-            dead=sub.dead or event.dead,
-        )
-        return replace(effect, lost_at=effect.lost_at or at)
-    if isinstance(event, j.Late):
-        found = Evidence(event.n, event.outcome, event.result, event.reason, at)
-        return _sub(replace(effect, evidence=(*effect.evidence, found)), event.n, ended=True)
-    if isinstance(event, j.Unfenced):
-        return _sub(effect, event.n, unfenced=event.why)
-    if isinstance(event, j.SenderGone):
-        return _sub(effect, event.n, fenced=True, dead=event.dead)
-    if isinstance(event, j.Found):
-        return _apply_found(effect, event, at)
-    return _apply_decided(effect, event)
-
-
-def _apply_decided(effect: Effect, event: j.OfEffect) -> Effect:
-    if isinstance(event, j.Answered):
-        return replace(effect, answered=event)
-    if isinstance(event, j.Watched):
-        return watching.noted(effect, event)
-    if isinstance(event, j.Approved):
-        sent = {} if event.args is None else {"args": event.args, "digest": event.digest}
-        return replace(effect, approvals=approvals.left(effect, event), denied=None, **sent)
-    if isinstance(event, j.Reversed):
-        return reversal.taken_back(effect, event)
-    if isinstance(event, j.Renewed):
-        return replace(effect, renewed=event)
-    return replace(effect, approvals=(), denied=event) if isinstance(event, j.Denied) else effect
-
-
-def _apply_asked(effect: Effect | None, x: j.Asked, seq: int, at: int) -> Effect:
-    """args and digest come with the first; a later one keeps them, edited or not, and the approvals that still count."""
-    if effect is None:
-        effect = Effect(x.key, x.name, x.args, x.digest, x.material, x.occurrence, x.generation, x.recovery)
-    if effect.asked is not None:
-        first = effect.asked
-        since = effect.asked_at if effect.waiting else at
-        asked = replace(first, task=x.task, attempt=x.attempt, approvers=x.approvers)
-    else:
-        effect, since, asked = replace(effect, args=x.args, digest=x.digest), at, x
-    return replace(
-        effect, version=seq, asked=asked, asked_at=since, askers=effect.askers | {x.task},
-        approvals=approvals.standing(effect, x.now),
-    )  # fmt: skip
-
-
-def _apply_intended(effect: Effect | None, e: j.Intended | j.Assumed, seq: int, at: int) -> Effect:
-    if isinstance(e, j.Assumed):
-        since = min(at, e.since)
-        sent = Sent(e.n, e.task, e.attempt, e.token, "", since, lost=True, fenced=True, unfenced=e.unfenced, assumed=True)
-    else:
-        since = at
-        seen = identity.names(e.observed) if e.observed else ()
-        sent = Sent(e.n, e.task, e.attempt, e.token, e.session, at, unfenced=e.unfenced, observed=seen)
-    lost_at = at if sent.assumed else 0
-    if effect is None:
-        return Effect(
-            e.key, e.name, e.args, e.digest, e.material, e.occurrence, e.generation, e.recovery, (sent,), since, lost_at=lost_at,
-            version=seq,
-        )  # fmt: skip
-    clean = not effect.open
-    if clean:
-        effect = replace(
-            effect, lost_at=lost_at, barred="", unavailable=0, unavailable_since=0
-        )  # patience is for this unknown, not the last
-    return replace(
-        effect, version=seq, sent=(*effect.sent, sent), clean_since=since if clean else effect.clean_since,
-        args=e.args if e.digest else effect.args, digest=e.digest or effect.digest,
-        recovery=e.recovery or effect.recovery, answered=None, conflict="",
-    )  # fmt: skip
-
-
-def _apply_found(effect: Effect, e: j.Found, at: int) -> Effect:
-    if e.verdict == "confirmed":
-        return _sub(replace(effect, confirmed=True, result=e.result, conflict=""), 0, close_all=True)
-    if e.verdict == "not_found":
-        return _sub(replace(effect, conflict="", answered=None, unavailable=0, unavailable_since=0, lost_at=0), 0, close_all=True)
-    if e.verdict == "conflict":
-        return replace(effect, conflict=e.reason or "conflict", answered=None)  # it contradicts an earlier "not there"
-    return replace(effect, unavailable=effect.unavailable + 1, unavailable_since=effect.unavailable_since or at)
-
-
-def _sub(effect: Effect, n: int, **facts: Any) -> Effect:
-    """The effect with submission `n` changed."""
-    return replace(effect, sent=_changed(effect.sent, n, **facts))
-
-
-def _changed(
-    sent: tuple[Sent, ...],
-    n: int,
-    *,
-    close_all: bool = False,
-    open: bool | None = None,
-    lost: bool = False,
-    ended: bool = False,
-    fenced: bool = False,
-    dead: bool = False,
-    unfenced: str = "",
-) -> tuple[Sent, ...]:
-    """The submissions with `n` changed: facts are only ever added, and a closed submission is never opened."""
-    subs = []
-    for s in sent:
-        if s.n == n:
-            s = replace(
-                s,
-                open=s.open and open is not False and not close_all,
-                lost=s.lost or lost,
-                ended=s.ended or ended,
-                fenced=s.fenced or fenced,
-                dead=s.dead or dead,
-                unfenced=unfenced or s.unfenced,
-            )
-        elif close_all and s.open:
-            s = replace(s, open=False)
-        subs.append(s)
-    return tuple(subs)

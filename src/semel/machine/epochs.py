@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 from semel.machine import journal as j
 from semel.machine.effects import EPOCH_SHIFT, Decision, Doubt
-from semel.machine.tasks import Task
+from semel.machine.task_state import Task
 from semel.model import Code, Refusal
 
 TENANT, STREAM = "", "store"

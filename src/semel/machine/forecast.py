@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from semel.machine import effects as e
 from semel.machine import generations
 from semel.machine.replays import step_of
-from semel.machine.tasks import Key, Task
+from semel.machine.task_state import Key, Task
 from semel.model import EffectState
 
 RECORDED, UNKNOWN, AGAIN = "recorded", "unknown", "again"

@@ -17,7 +17,7 @@ from semel.machine.records import replace
 from semel.model import Code, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 Given = tuple[j.Approved, ...]
 

@@ -12,7 +12,7 @@ from semel.machine.commands import Renew
 from semel.model import Code, EffectState, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 
 def renewed(effect: Effect, c: Renew) -> j.Renewed | Refusal:

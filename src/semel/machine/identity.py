@@ -16,7 +16,7 @@ from semel.machine.task_commands import Bind, Mismatch
 from semel.model import Code, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 
 def names(identity: Mapping[str, str]) -> Names:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from semel.machine import tasks
-from semel.machine.effects import Effect
+from semel.machine.effect_state import Effect
 from semel.machine.events import Enqueued
-from semel.machine.tasks import Key, Task
+from semel.machine.task_state import Key, Task
 from semel.model import Delivery, EffectState
 
 

@@ -18,7 +18,7 @@ from semel.machine.words import times
 from semel.model import Code, Delivery, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.tasks import Task
+    from semel.machine.task_state import Task
 
 MORE = "more than was forecast at replay"  # by these words the refusal, and the dead letter that follows, are known
 

@@ -22,8 +22,8 @@ from semel.machine.task_commands import Prune
 from semel.model import Code, Delivery, Json, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
-    from semel.machine.tasks import Key, Task
+    from semel.machine.effect_state import Effect
+    from semel.machine.task_state import Key, Task
 
 S = TypeVar("S")
 

@@ -15,7 +15,7 @@ from semel.machine.records import record, replace
 from semel.model import Code, EffectState, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 PERSON = "person"  # how a verdict was found, or the first part of it: person:alice
 

@@ -15,7 +15,7 @@ from semel.machine.records import replace
 from semel.model import Code, EffectState, Refusal
 
 if TYPE_CHECKING:
-    from semel.machine.effects import Effect
+    from semel.machine.effect_state import Effect
 
 
 def decided(effect: Effect, c: NoteWatched) -> j.Watched | Refusal:

@@ -371,6 +371,10 @@ class Store(Protocol):
         """By id, newest first; `after`: the last id of the page before."""
         ...
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """In the order of (tenant, id): to walk them all."""
+        ...
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:
@@ -387,7 +391,14 @@ class Store(Protocol):
     def effect(self, tenant: str | None, key: str) -> EffectRow | None: ...
     def effects(
         self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100
-    ) -> list[EffectRow]: ...
+    ) -> list[EffectRow]:
+        """By key; `after`: the last key of the page before."""
+        ...
+
+    def effects_after(self, after: tuple[str, str], limit: int) -> list[EffectRow]:
+        """In the order of (tenant, key): to walk them all."""
+        ...
+
     def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
         """The unknown-work queue, oldest first."""
         ...

@@ -423,6 +423,10 @@ class Postgres:
             tenant = first if first == last else None
         return [TaskRow(*row) for row in self._all("tasks" if tenant is None else "tasks_of", {"tenant": tenant, **wanted})]
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """All tasks, in order, a page at a time."""
+        return [TaskRow(*row) for row in self._all("tasks_after", (*after, limit))]
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:
@@ -448,7 +452,11 @@ class Postgres:
     ) -> list[EffectRow]:
         """Effects, by key."""
         wanted = {"tenant": tenant, "state": state, "task": task, "after": after, "limit": limit}
-        return [EffectRow(*row) for row in self._all("effects", wanted)]
+        return [EffectRow(*row) for row in self._all("effects" if tenant is None else "effects_of", wanted)]
+
+    def effects_after(self, after: tuple[str, str], limit: int) -> list[EffectRow]:
+        """All effects, in order, a page at a time."""
+        return [EffectRow(*row) for row in self._all("effects_after", (*after, limit))]
 
     def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
         """The unknown-work queue, oldest first."""

@@ -333,6 +333,10 @@ class SQLite:
         name = "tasks" if tenant is None else "tasks_of"
         return [TaskRow(*row) for row in self._reader.all(name, (tenant, delivery, execution, kind, queue, after, limit))]
 
+    def tasks_after(self, after: tuple[str, str], limit: int) -> list[TaskRow]:
+        """All tasks, in order, a page at a time."""
+        return [TaskRow(*row) for row in self._reader.all("tasks_after", (*after, limit))]
+
     def unfinished(
         self, tenant: str | None, begun: Sequence[str], every: Sequence[str], after: tuple[str, str], visits: int
     ) -> tuple[list[TaskRow], tuple[str, str] | None]:
@@ -356,7 +360,12 @@ class SQLite:
         self, tenant: str | None, *, state: str = "", task: str = "", after: str = "", limit: int = 100
     ) -> list[EffectRow]:
         """Effects, by key."""
-        return [EffectRow(*row) for row in self._reader.all("effects", (tenant, state, task, after, limit))]
+        name = "effects" if tenant is None else "effects_of"
+        return [EffectRow(*row) for row in self._reader.all(name, (tenant, state, task, after, limit))]
+
+    def effects_after(self, after: tuple[str, str], limit: int) -> list[EffectRow]:
+        """All effects, in order, a page at a time."""
+        return [EffectRow(*row) for row in self._reader.all("effects_after", (*after, limit))]
 
     def unknown(self, tenant: str | None, *, limit: int = 100) -> list[UnknownRow]:
         """The unknown-work queue, oldest first."""

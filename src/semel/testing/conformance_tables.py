@@ -155,6 +155,8 @@ class Projections:
         assert store.tasks(TENANT) == newest[1:]
         assert store.tasks(None, limit=3) == newest[:3]
         assert store.tasks(None, limit=3, after=newest[2].task) == newest[3:6]
+        lie = sorted(newest, key=lambda row: row[:2])
+        assert store.tasks_after(("", ""), 99) == lie and store.tasks_after(lie[2][:2], 3) == lie[3:6]
         assert store.tasks(TENANT, kind="ship") == [row for row in newest[1:] if row.kind == "ship"]
         assert store.tasks(TENANT, queue="q1") == [row for row in newest[1:] if row.queue == "q1"]
         assert store.tasks(None, delivery="leased") == newest[:4]
@@ -214,6 +216,7 @@ class Projections:
         assert store.effects(TENANT, task="t1") == rows[1:6:3]
         assert store.effects(TENANT, limit=2) == rows[:2]
         assert store.effects(TENANT, limit=2, after="e1") == rows[2:4]
+        assert store.effects_after(("", ""), 9) == sorted(rows) and store.effects_after((TENANT, "e3"), 2) == sorted(rows)[4:6]
 
     def test_an_effect_is_found_by_its_key_with_or_without_its_tenant(self, make_store: Make) -> None:
         store = make_store()

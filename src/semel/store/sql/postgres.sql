@@ -525,6 +525,9 @@ WHERE tenant = %(tenant)s::text
   AND (%(kind)s::text = '' OR kind = %(kind)s::text) AND (%(queue)s::text = '' OR queue = %(queue)s::text)
 ORDER BY tenant DESC, task DESC LIMIT %(limit)s::bigint;
 
+-- name: tasks_after
+SELECT * FROM semel.task WHERE (tenant, task) > (%s::text, %s::text) ORDER BY tenant, task LIMIT %s;
+
 -- name: tenants
 -- The first and the last of those that have tasks.
 SELECT (SELECT min(tenant) FROM semel.task), (SELECT max(tenant) FROM semel.task);
@@ -578,6 +581,16 @@ SELECT * FROM semel.effect
 WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) AND (%(state)s::text = '' OR state = %(state)s::text)
   AND (%(task)s::text = '' OR task = %(task)s::text) AND (%(after)s::text = '' OR key > %(after)s::text)
 ORDER BY key LIMIT %(limit)s;
+
+-- name: effects_of
+-- The same of one tenant, as they lie in the index.
+SELECT * FROM semel.effect
+WHERE tenant = %(tenant)s::text AND key > %(after)s::text
+  AND (%(state)s::text = '' OR state = %(state)s::text) AND (%(task)s::text = '' OR task = %(task)s::text)
+ORDER BY tenant, key LIMIT %(limit)s::bigint;
+
+-- name: effects_after
+SELECT * FROM semel.effect WHERE (tenant, key) > (%s::text, %s::text) ORDER BY tenant, key LIMIT %s;
 
 -- name: unknown
 SELECT * FROM semel.unknown WHERE (%(tenant)s::text IS NULL OR tenant = %(tenant)s::text) ORDER BY since, key LIMIT %(limit)s;

@@ -175,6 +175,9 @@ WHERE tenant = ?1 AND task < coalesce(nullif(?6, ''), (SELECT max(task) || '.' F
   AND (?2 = '' OR delivery = ?2) AND (?3 = '' OR execution = ?3) AND (?4 = '' OR kind = ?4) AND (?5 = '' OR queue = ?5)
 ORDER BY task DESC LIMIT ?7;
 
+-- name: tasks_after
+SELECT * FROM task WHERE (tenant, task) > (?, ?) ORDER BY tenant, task LIMIT ?;
+
 -- name: tenants
 -- The first and the last of those that have tasks.
 SELECT (SELECT min(tenant) FROM task), (SELECT max(tenant) FROM task);
@@ -220,6 +223,13 @@ SELECT * FROM effect WHERE key = ? LIMIT 1;
 SELECT * FROM effect
 WHERE (?1 IS NULL OR tenant = ?1) AND (?2 = '' OR state = ?2) AND (?3 = '' OR task = ?3) AND (?4 = '' OR key > ?4)
 ORDER BY key LIMIT ?5;
+
+-- name: effects_of
+-- The same of one tenant, as they lie.
+SELECT * FROM effect WHERE tenant = ?1 AND key > ?4 AND (?2 = '' OR state = ?2) AND (?3 = '' OR task = ?3) ORDER BY key LIMIT ?5;
+
+-- name: effects_after
+SELECT * FROM effect WHERE (tenant, key) > (?, ?) ORDER BY tenant, key LIMIT ?;
 
 -- name: unknown
 SELECT * FROM unknown WHERE (?1 IS NULL OR tenant = ?1) ORDER BY since, key LIMIT ?2;
