@@ -15,10 +15,11 @@ import psycopg
 import pytest
 from rivals import until
 
-from semel.store.contract import Landed
+from semel.store.contract import Exists, Landed
+from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
 from semel.testing import postgres
-from semel.testing.conformance_kit import claimed, claiming, one, session, task
+from semel.testing.conformance_kit import Stream, claimed, claiming, one, session, task
 
 
 @pytest.fixture
@@ -50,6 +51,61 @@ def test_a_full_notification_queue_fails_no_enqueue(small_queue: str, caplog: py
         assert store._hints.listening.is_set(), "and nothing was given up"
     for handle in (store, other):
         handle.close()
+
+
+def test_a_warning_about_what_comes_behind_a_commit_casts_no_doubt_on_it(make_store: Callable[[], Postgres]) -> None:
+    """As when the notification queue is half full; here there is no transaction to roll back."""
+    link = make_store()._writer
+    for _ in range(2):  # prepared in between, and not
+        link.must_be_committed(link.pipe(("begin", None), ("commit", None), behind="rollback")[-1])
+        answers = link.pipe(("begin", None), ("begin", None), ("commit", None), behind="rollback")
+        assert len(link.warnings) == 1 and "already" in link.warnings[0], "and what the commit itself is warned of is heard"
+        with pytest.raises(psycopg.OperationalError):
+            link.must_be_committed(answers[-1])
+
+
+def test_what_is_queued_is_said_in_the_trip_that_commits_it(make_store: Callable[[], Postgres]) -> None:
+    store, other = make_store(), make_store()
+    heard: list[bool] = []
+    other.changed()
+    assert other.hear(lambda: heard.append(True))
+    until(other._hints.listening.is_set, "the other listens")
+    assert one(store, task("k")[0]) == Landed()
+    until(lambda: bool(heard), "it is told")
+    assert store._hints._thread is None, "by nobody else"
+    assert one(store, task("k2")[0]) == Landed() and one(store, task("k3")[0]) == Landed()
+    until(lambda: len(heard) >= 2, "what is too soon to be said is said later")
+
+
+def test_who_queues_nothing_says_nothing_of_it_and_hears_nothing_of_himself(
+    make_store: Callable[[], Postgres], database: str
+) -> None:
+    store = make_store()
+    store.changed()
+    until(store._hints.listening.is_set, "it listens")
+    before = store.changed()
+    with psycopg.connect(database, autocommit=True) as listener:
+        listener.execute("LISTEN semel")
+        assert one(store, task("k")[0]) == Landed()
+        store._hints._last = 0.0
+        assert isinstance(one(store, task("k")[0]), Exists)
+        assert one(store, Stream("s").then()[0]) == Landed()
+        listener.execute("NOTIFY semel, 'last'")
+        said = [told.payload for told in listener.notifies(timeout=10, stop_after=None) if told.payload != ""][:2]
+    assert said == ["queued", "last"] and store.changed() == before + 1
+
+
+def test_what_is_sent_behind_a_commit_excuses_no_failure_of_it(database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as raw:
+        raw.execute("CREATE TEMP TABLE late (n int PRIMARY KEY DEFERRABLE INITIALLY DEFERRED)")
+        texts = {"begin": b"BEGIN", "put": b"INSERT INTO late VALUES (%s)", "commit": b"COMMIT", "bad": b"SELECT 1/0"}
+        pipe = Pipe(raw, {name: statement(name, text) for name, text in texts.items()}, prepared=True)
+        calls = [("begin", None), ("put", (1,)), ("commit", None)]
+        assert [answer.tag for answer in pipe.run(calls, "bad")] == ["BEGIN", "INSERT 0 1", "COMMIT"]
+        assert isinstance(pipe.behind, psycopg.errors.DivisionByZero)
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            pipe.run(calls, "bad")
+        assert pipe.behind is None and raw.execute("SELECT count(*) FROM late").fetchone() == (1,)
 
 
 def test_what_could_not_be_said_while_nothing_listened_is_said_when_it_does_again(make_store: Callable[[], Postgres]) -> None:

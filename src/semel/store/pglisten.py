@@ -1,5 +1,8 @@
 """Hints that another process has written: LISTEN and NOTIFY on a connection of their own, outside every transaction.
 
+Who queues something says so in the very trip that commits it, behind the COMMIT (within the transaction, all who notify would
+commit one after the other). What is to be said besides, or too soon after the last hint, a thread says.
+
 Nothing depends on them. A hint that is lost, or a listener that is dead, delays work by one poll of the worker at most.
 """
 
@@ -36,6 +39,7 @@ class Hints:
         self._pending = self._queued = False
         self._stopping = False
         self._last = self._since = 0.0  # when a hint was given, and when there was something to say
+        self._rider, self._ride_after = 0, 0.0  # the server's process that says what rides with a commit; when it may again
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
@@ -62,6 +66,22 @@ class Hints:
             self._since, self._pending = time.monotonic(), True
         self._start()
         self._rouse()
+
+    def riding(self, pid: int) -> str:
+        """What says that something is queued, for whoever commits that on this process of the server to send behind the COMMIT;
+        "": it is too soon."""
+        self._rider = pid
+        now = time.monotonic()
+        quiet = now >= max(self._last + COALESCE_SECONDS, self._ride_after)
+        return "notify_queued" if quiet and self._link is not None and not self._stopping else ""
+
+    def rode(self, error: psycopg.Error | None) -> None:
+        """It was sent, and so is said all that was to be said before; or it failed, and the thread says it."""
+        if error is not None:  # somebody's NOTIFY is in the way, say: no commit waits for that again soon
+            self._ride_after = time.monotonic() + RETRY_SECONDS
+            self.tell(queued=True)
+        else:
+            self._pending, self._queued, self._last = False, False, time.monotonic()
 
     def close(self) -> None:
         """Say what has not been said, if that is possible, and end the thread."""
@@ -121,7 +141,7 @@ class Hints:
         raw = link._raw
         assert raw is not None
         own = raw.info.backend_pid
-        raw.add_notify_handler(lambda told: self._told(told.pid != own, told.payload))
+        raw.add_notify_handler(lambda told: self._told(told.pid not in (own, self._rider), told.payload))
         self._count += 1  # what was said before is lost
         self.listening.set()
         self._complained = False
@@ -152,7 +172,7 @@ class Hints:
     def _take(self, raw: Raw) -> None:
         raw.pgconn.consume_input()
         while told := raw.pgconn.notifies():
-            self._told(told.be_pid != raw.info.backend_pid, told.extra.decode(errors="replace"))
+            self._told(told.be_pid not in (raw.info.backend_pid, self._rider), told.extra.decode(errors="replace"))
 
     def _told(self, by_another: bool, what: str) -> None:
         self._count += by_another

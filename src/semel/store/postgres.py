@@ -315,10 +315,13 @@ class Postgres:
         return self._attempt(units, wait_ms, hopeful=False)
 
     def _attempt(self, units: Sequence[Unit], wait_ms: int, *, hopeful: bool) -> list[Outcome]:
-        transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms if wait_ms != LOCK_MS else 0)
+        wait_ms, hint = wait_ms if wait_ms != LOCK_MS else 0, self._hints.riding(self._writer.pid)
+        transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms, hint=hint)
         outcomes = transaction.run(units, hopeful=hopeful)
         self._doubt = self._doubt and not transaction.wrote
-        if transaction.wrote:
+        if transaction.hinted:
+            self._hints.rode(self._writer.behind)
+        elif transaction.wrote:
             self._hints.tell(queued=transaction.queued)
         return outcomes
 
