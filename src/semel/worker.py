@@ -189,7 +189,10 @@ class Worker:
             heard, claimed = await self._claim_at_once()
             again, self._poked = again and not claimed, heard or self._poked
             idle = now - self._busy_at >= IDLE_AFTER_SECONDS
-            changed = await self._asked(store.changed)
+            if claimed:  # what was started begins first: its driver, then its code
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            changed = store.changed() if self._hears and seen != -1 else await self._asked(store.changed)  # else it may wait
             if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked or again:
                 for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS) or self._until_idle
                 asked_all = now if for_all else asked_all
