@@ -10,12 +10,16 @@ import itertools
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import cast
 
 import psycopg
 import pytest
 from rivals import until
 
+from semel.store import pglisten
 from semel.store.contract import Exists, Landed
+from semel.store.pglink import Link
+from semel.store.pglisten import Hints
 from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
 from semel.testing import postgres
@@ -116,3 +120,59 @@ def test_what_could_not_be_said_while_nothing_listened_is_said_when_it_does_agai
     store._hints._pending = True  # told while its connection was gone
     store.changed()
     until(lambda: other.changed() > before, "the hint is given", 10)
+
+
+class Clock:
+    """Time stands still."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(pglisten, "time", clock)
+    return clock
+
+
+def test_a_hint_of_what_queued_nothing_is_held_back_and_one_of_work_is_not(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Held back for 20 ms since it was written; of work only so that two hints are 20 ms apart."""
+    monkeypatch.setattr(Hints, "_start", lambda self: False)
+    hints = Hints(cast(Link, "never used"))
+    assert hints._pause() == pglisten.QUIET_SECONDS
+    hints.tell(queued=False)
+    assert hints._pause() == pytest.approx(0.02)
+    clock.now += 0.015
+    hints.tell(queued=False)
+    assert hints._pause() == pytest.approx(0.005), "what comes later is said with it"
+    hints.tell(queued=True)
+    assert hints._pause() == 0
+    hints.rode(None)
+    hints.tell(queued=True)
+    assert hints._pause() == pytest.approx(0.02) and hints.riding(1) == ""
+    clock.now += 0.021
+    assert hints._pause() == 0 and hints.riding(1) == "notify_queued"
+    hints.rode(psycopg.errors.LockNotAvailable())
+    clock.now += 0.5
+    assert hints._pause() == 0 and hints.riding(1) == "", "what was in the way may still be there"
+
+
+def test_who_has_something_to_say_wakes_the_thread_unless_it_looks_soon_by_itself(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hints, woken = Hints(None), []
+    monkeypatch.setattr(hints, "_rouse", lambda: woken.append(clock.now))
+    assert hints._rest(quiet=False) == pytest.approx(0.02), "after a hint it looks once more, soon"
+    clock.now += 0.002
+    hints.tell(queued=False)
+    assert not woken and hints._rest(quiet=False) == pytest.approx(0.02)
+    hints.tell(queued=True)
+    assert len(woken) == 1, "work does not wait for that"
+    hints.rode(None)
+    assert hints._rest(quiet=True) == pglisten.QUIET_SECONDS
+    hints.tell(queued=False)
+    assert len(woken) == 2, "nor does anything for a long sleep"
