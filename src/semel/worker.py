@@ -186,7 +186,9 @@ class Worker:
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
-            heard, claimed = await self._claim_at_once()
+            heard, self._heard = self._heard, False
+            at_once = await self._claim_at_once() if heard else None
+            claimed = at_once or 0
             again, self._poked = again and not claimed, heard or self._poked
             idle = now - self._busy_at >= IDLE_AFTER_SECONDS
             if claimed:  # what was started begins first: its driver, then its code
@@ -198,7 +200,7 @@ class Worker:
                 asked_all = now if for_all else asked_all
                 self._poked = False
                 seen, looked = changed, now
-                claimed += await self._claim_due(for_all=for_all)
+                claimed += await self._claim_due(for_all=for_all, in_vain=at_once == 0)
                 again = heard and not claimed  # it may stand where this look did not go: after a poll, once more
                 if claimed or self._running:
                     self._busy_at = now
@@ -254,8 +256,11 @@ class Worker:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
-    async def _claim_due(self, *, for_all: bool) -> int:
-        """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest."""
+    async def _claim_due(self, *, for_all: bool, in_vain: bool = False) -> int:
+        """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest.
+
+        in_vain: a claim found nothing just now, so that what is due is in a rival's hands, and looked at again after a poll.
+        """
         await self._start_alone()
         if self._room() <= 0:
             return 0
@@ -268,24 +273,27 @@ class Worker:
             self._store_away = False
             log.warning("semel: the store answers again")
         due = self._due is not None and self._due <= self._runtime.desk.clock.wall_ms()
-        claimed = await self._claim(queues, kinds, self._free()) if due and self._free() > 0 else 0
+        if due and in_vain:
+            self._not_before = max(self._not_before, asyncio.get_running_loop().time() + POLL_SECONDS)
+        claimed = await self._claim(queues, kinds, self._free()) if due and self._free() > 0 and not in_vain else 0
         if for_all:
             await self._ask_for_all()
         return claimed
 
-    async def _claim_at_once(self) -> tuple[bool, int]:
-        """What somebody says that he has queued is claimed without asking what is due; that is asked afterwards. Whether anybody
-        did, and how many were claimed.
+    async def _claim_at_once(self) -> int | None:
+        """What somebody says that he has queued is claimed without asking what is due; that is asked afterwards. How many were;
+        None: it was not tried.
 
         Over a network, that is: there the question would cost as much as a claim that finds nothing.
         """
-        heard, self._heard = self._heard, False
-        if heard and self._runtime.desk.remote and self._paused is not None and self._free() > 0:
-            queues, kinds = self._paused.queues(self.queues), self._paused.kinds(self._names)
-            if queues and kinds and (claimed := await self._claim(queues, kinds, self._free(), hint=True)):
-                self._busy_at = asyncio.get_running_loop().time()
-                return heard, claimed
-        return heard, 0
+        if not self._runtime.desk.remote or self._paused is None or self._free() <= 0:
+            return None
+        queues, kinds = self._paused.queues(self.queues), self._paused.kinds(self._names)
+        if not queues or not kinds:
+            return None
+        if claimed := await self._claim(queues, kinds, self._free(), hint=True):
+            self._busy_at = asyncio.get_running_loop().time()
+        return claimed
 
     async def _ask_for_all(self) -> None:
         """What people have paused, and what waits that this worker does not know. A claim asks for the pauses by itself."""

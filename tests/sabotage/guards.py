@@ -566,6 +566,11 @@ BY_TEST = (
           ("tests/postgres/test_postgres_opening.py::test_no_part_of_a_password_is_shown",)),
     # --- what cannot be started ---
     Guard("a claimed task that cannot be read goes back", "worker.py", "            session.held -= left\n", "            pass\n", START),
+    Guard("workers: a hint in vain is followed by one more look", "worker.py", "again = heard and not claimed", "again = False", ("tests/app/test_worker_hints.py",)),
+    Guard("workers: and by no more than one", "worker.py", "again = heard and not claimed", "again = not claimed", ("tests/app/test_worker_hints.py",)),
+    Guard("workers: what a rival has in hand is not claimed twice for one hint", "worker.py", "self._free() > 0 and not in_vain else 0", "self._free() > 0 else 0",
+          ("tests/app/test_worker_hints.py",)),
+    Guard("workers: nor is it looked at without a rest", "worker.py", "        if due and in_vain:\n", "        if False:\n", ("tests/app/test_worker_hints.py",)),
     Guard("what ended while the store was asked is looked at again", "worker.py", "if claimed or self._poked or", "if claimed or", START),
     Guard("workers: what was queued while the store was asked is looked at before one is idle", "worker.py", "self._poked or self._heard:  # or", "self._poked:  # or", START),
     Guard("workers: one that may start nothing is not idle", "worker.py", "        if self._room() <= 0:\n", "        if self._free() <= 0:\n", START),
