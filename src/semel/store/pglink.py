@@ -152,7 +152,7 @@ class Link:
     @property
     def pid(self) -> int:
         """The server's process; 0 if there is none."""
-        return self._raw.info.backend_pid if self._raw is not None and not self._raw.closed else 0
+        return self._raw.pgconn.backend_pid if self._raw is not None and not self._raw.closed else 0
 
     @property
     def behind(self) -> psycopg.Error | None:

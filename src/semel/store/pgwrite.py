@@ -50,11 +50,11 @@ class Transaction:
     """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept. queued: whether
     it queued anything. hinted: whether that was said right behind its commit.
 
-    doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set. hint: what says so ("":
-    it is said by somebody else).
+    doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set. hint: asked, if something is
+    queued, for what says so ("": it is said by somebody else).
     """
 
-    def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int, hint: str = "") -> None:
+    def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int, hint: Callable[[], str] = str) -> None:
         self._link, self._floors = link, floors
         self._unsent: list[Call] = []  # goes ahead of what is asked next
         self._hopeful = False
@@ -101,8 +101,9 @@ class Transaction:
 
     def _commit(self) -> None:
         ahead, self._unsent = self._unsent, []
-        self.hinted = self.queued and bool(self._hint)
-        answers = self._link.pipe(*ahead, ("commit", None), behind=self._hint if self.hinted else "")
+        behind = self._hint() if self.queued else ""
+        answers = self._link.pipe(*ahead, ("commit", None), behind=behind)
+        self.hinted = bool(behind)
         self._link.must_be_committed(answers[-1])
 
     def _ask(self, *calls: Call) -> list[Answer]:
