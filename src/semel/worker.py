@@ -208,16 +208,21 @@ class Worker:
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
-            heard, claimed = await self._claim_at_once()
+            heard, self._heard = self._heard, False
+            at_once = await self._claim_at_once(heard)
+            claimed = at_once or 0
             again, self._poked = again and not claimed, heard or self._poked
             idle = now - self._busy_at >= IDLE_AFTER_SECONDS
-            changed = await self._asked(store.changed)
+            if claimed:  # what was started begins first: its driver, then its code
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            changed = store.changed() if self._hears and seen != -1 else await self._asked(store.changed)  # else it may wait
             if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked or again:
                 for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS)
                 asked_all = now if for_all else asked_all
                 self._poked = False
                 seen, looked = changed, now
-                claimed += await self._claim_due(for_all=for_all)
+                claimed += await self._claim_due(for_all=for_all, in_vain=at_once == 0)
                 again = heard and not claimed  # it may stand where this look did not go: after a poll, once more
                 if claimed or self._running:
                     self._busy_at = now
@@ -274,9 +279,11 @@ class Worker:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
-    async def _claim_due(self, *, for_all: bool) -> int:
+    async def _claim_due(self, *, for_all: bool, in_vain: bool = False) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest, which
         must be known before anybody says that nothing is left to do.
+
+        in_vain: a claim found nothing just now, so that what is due is in a rival's hands, and looked at again after a poll.
         """
         await self._start_alone()
         if self._room() <= 0:
@@ -290,28 +297,30 @@ class Worker:
             self._store_away = False
             log.warning("semel: the store answers again")
         due = self._due is not None and self._due <= self._runtime.desk.clock.wall_ms()
-        claimed = await self._taken(self._ask_for(queues, kinds)) if due and self._free() > 0 else 0
+        if due and in_vain:
+            self._not_before = max(self._not_before, asyncio.get_running_loop().time() + POLL_SECONDS)
+        claimed = await self._taken(self._ask_for(queues, kinds)) if due and self._free() > 0 and not in_vain else 0
         if for_all or (self._until_idle and not claimed):
             await self._ask_for_all()
         return claimed
 
-    async def _claim_at_once(self) -> tuple[bool, int]:
+    async def _claim_at_once(self, heard: bool) -> int | None:
         """What somebody says that he has queued is claimed without asking what is due, and so is what follows on a claim that got
-        all it asked for; that is asked afterwards. Whether anybody said so, and how many were claimed.
+        all it asked for; that is asked afterwards. How many were; None: it was not tried.
 
-        Over a network the question would cost as much as a claim that finds nothing. And what is claimed as soon as an attempt's
-        code has ended is written together with its end.
+        Over a network, that is: there the question would cost as much as a claim that finds nothing. And what is claimed as soon
+        as an attempt's code has ended is written together with its end.
         """
-        heard, self._heard = self._heard, False
         asked, self._ahead = self._ahead, None
         likely = self._more or (heard and self._runtime.desk.remote)
         if asked is None and likely and self._paused is not None and self._free() > 0:
             queues, kinds = self._open_to()
             asked = self._ask_for(queues, kinds) if queues and kinds else None
-        claimed = await self._taken(asked, hint=True) if asked is not None else 0
-        if claimed:
+        if asked is None:
+            return None
+        if claimed := await self._taken(asked, hint=True):
             self._busy_at = asyncio.get_running_loop().time()
-        return heard, claimed
+        return claimed
 
     def _open_to(self) -> tuple[Sequence[str], Sequence[str]]:
         """The queues and kinds that are not paused, as last read."""

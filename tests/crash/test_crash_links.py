@@ -208,7 +208,7 @@ def test_a_dead_listener_delays_work_by_one_poll_at_most(lab: Lab, observer: Obs
     lab.result(lab.enqueue("sync_work", "warm", action="mail", ref="warm"))
     refs = []
     for n in range(3):
-        until("there is a listener", lambda: len(observer.backends("semel hints")) >= 2)
+        until("the worker listens", lambda: observer.backends("semel hints"))  # who only enqueues need not
         for pid in observer.backends("semel hints"):
             observer.cut(pid)
         time.sleep(0.3)

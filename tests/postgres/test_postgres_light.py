@@ -41,9 +41,9 @@ def asked(store: Postgres, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     trips: list[list[str]] = []
     pipe = store._writer.pipe
 
-    def noted(*calls: Any) -> Any:
+    def noted(*calls: Any, behind: str = "") -> Any:
         trips.append([name for name, _ in calls])
-        return pipe(*calls)
+        return pipe(*calls, behind=behind)
 
     monkeypatch.setattr(store._writer, "pipe", noted)
     return trips

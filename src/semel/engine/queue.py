@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import uuid_utils
@@ -194,8 +193,8 @@ def claim(
             return None
         return _claimed(desk, session, guard, registered, tenant, state, rows, work.retry, work.limits, at, direct=False)
 
-    unit = ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant)
-    unit = replace(unit, beside=(pauses.TENANT, pauses.STREAM), told=held.stood)
+    beside = pauses.TENANT, pauses.STREAM
+    unit = ClaimUnit(guard, at, limit, decide, tuple(queues), tuple(kinds), tenant=desk.tenant, beside=beside, told=held.stood)
     return desk.writer.submit(unit), registered
 
 

@@ -152,7 +152,12 @@ class Link:
     @property
     def pid(self) -> int:
         """The server's process; 0 if there is none."""
-        return self._raw.info.backend_pid if self._raw is not None and not self._raw.closed else 0
+        return self._raw.pgconn.backend_pid if self._raw is not None and not self._raw.closed else 0
+
+    @property
+    def behind(self) -> psycopg.Error | None:
+        """Why what was sent behind the last statements has failed, if it has."""
+        return self._through.behind if self._through is not None else None
 
     @property
     def in_transaction(self) -> bool:
@@ -168,24 +173,31 @@ class Link:
         """Whether the transaction that is open can only be rolled back, all of it or to a savepoint."""
         return self._raw is not None and self._raw.pgconn.transaction_status == psycopg.pq.TransactionStatus.INERROR
 
-    def pipe(self, *calls: Call) -> list[Answer]:
-        """Run statements in one round trip. Raises psycopg's errors; a connection that broke is dropped."""
+    def pipe(self, *calls: Call, behind: str = "") -> list[Answer]:
+        """Run statements in one round trip. Raises psycopg's errors; a connection that broke is dropped. behind: see `Pipe`."""
         with self.lock:
             raw = self._connected()
             try:
-                return self._pipe(raw, calls)
+                return self._pipe(raw, calls, behind)
             except BaseException as error:
                 if raw.closed or isinstance(error, WORN_OUT) or not isinstance(error, Exception):  # interrupted somewhere
                     self.drop()
                 raise
 
-    def _pipe(self, raw: Raw, calls: Sequence[Call]) -> list[Answer]:
+    def _pipe(self, raw: Raw, calls: Sequence[Call], behind: str = "") -> list[Answer]:
         self.trips += 1
         self.statements += len(calls)
         self.warnings.clear()
         if self._through is None or self._through.raw is not raw:
             self._through = Pipe(raw, STATEMENTS, prepared=not self.where.pgbouncer)
-        return self._through.run(calls)
+        if not behind:
+            return self._through.run(calls)
+        warned: list[str] = []  # a warning about what comes behind a COMMIT casts no doubt on it (R7)
+        self.statements += 1
+        try:
+            return self._through.run(calls, behind, lambda: warned.extend(self.warnings))
+        finally:
+            self.warnings[:] = warned
 
     def script(self, text: str) -> None:
         """Run the statements of a migration, inside the transaction that is open."""

@@ -1,5 +1,8 @@
 """Hints that another process has written: LISTEN and NOTIFY on a connection of their own, outside every transaction.
 
+Who queues something says so in the very trip that commits it, behind the COMMIT (within the transaction, all who notify would
+commit one after the other). What is to be said besides, or too soon after the last hint, a thread says.
+
 Nothing depends on them. A hint that is lost, or a listener that is dead, delays work by one poll of the worker at most.
 """
 
@@ -22,6 +25,7 @@ COALESCE_SECONDS = 0.02  # between two hints; and so long after a write that que
 QUIET_SECONDS = 30.0
 RETRY_SECONDS = 1.0
 QUEUED = "queued"
+FOR_EVER = float("inf")
 FIRST_SECONDS = 1.0  # that the first question waits for the listener to come up
 log = logging.getLogger("semel")
 
@@ -36,6 +40,8 @@ class Hints:
         self._pending = self._queued = False
         self._stopping = False
         self._last = self._since = 0.0  # when a hint was given, and when there was something to say
+        self._rider, self._ride_after = 0, 0.0  # the server's process that says what rides with a commit; when it may again
+        self._up_at = FOR_EVER  # when the thread looks by itself whether there is something to say
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._wake: tuple[socket.socket, socket.socket] | None = None
@@ -61,7 +67,24 @@ class Hints:
         if not self._pending:
             self._since, self._pending = time.monotonic(), True
         self._start()
-        self._rouse()
+        if urgent or self._up_at > self._since + COALESCE_SECONDS:
+            self._rouse()
+
+    def riding(self, pid: int) -> str:
+        """What says that something is queued, for whoever commits that on this process of the server to send behind the COMMIT;
+        "": it is too soon."""
+        self._rider = pid
+        now = time.monotonic()
+        quiet = now >= max(self._last + COALESCE_SECONDS, self._ride_after)
+        return "notify_queued" if quiet and self._link is not None and not self._stopping else ""
+
+    def rode(self, error: psycopg.Error | None) -> None:
+        """It was sent, and so is said all that was to be said before; or it failed, and the thread says it."""
+        if error is not None:  # somebody's NOTIFY is in the way, say: no commit waits for that again soon
+            self._ride_after = time.monotonic() + RETRY_SECONDS
+            self.tell(queued=True)
+        else:
+            self._pending, self._queued, self._last = False, False, time.monotonic()
 
     def close(self) -> None:
         """Say what has not been said, if that is possible, and end the thread."""
@@ -107,6 +130,7 @@ class Hints:
                         log.warning("semel: no hints from the store for now, polling alone: %s", error)
                         self._complained = True
                 self.listening.clear()
+                self._up_at = FOR_EVER
                 link.drop()
                 if not self._stopping:
                     self._await(None, RETRY_SECONDS)
@@ -121,18 +145,29 @@ class Hints:
         raw = link._raw
         assert raw is not None
         own = raw.info.backend_pid
-        raw.add_notify_handler(lambda told: self._told(told.pid != own, told.payload))
+        raw.add_notify_handler(lambda told: self._told(told.pid not in (own, self._rider), told.payload))
         self._count += 1  # what was said before is lost
         self.listening.set()
         self._complained = False
+        quiet = False
         while not self._stopping:
-            self._await(raw, self._pause())
+            quiet = not self._await(raw, self._rest(quiet))
             self._take(raw)
             if self._pending and (self._stopping or self._pause() <= 0):
                 self._pending, self._last = False, time.monotonic()
                 queued, self._queued = self._queued, False
                 self._notify(link, "notify_queued" if queued else "notify")
                 self._take(raw)
+
+    def _rest(self, quiet: bool) -> float:
+        """How long to wait for what comes. After anything did, not long: who hears of work writes soon, and need wake nobody."""
+        self._up_at = FOR_EVER  # first: who has something to say from here on finds the time that holds, or wakes the thread
+        seconds = self._pause()
+        if seconds == QUIET_SECONDS and quiet:
+            return seconds
+        seconds = min(seconds, COALESCE_SECONDS)
+        self._up_at = time.monotonic() + seconds
+        return seconds
 
     def _pause(self) -> float:
         """For how long there is nothing to say."""
@@ -152,21 +187,23 @@ class Hints:
     def _take(self, raw: Raw) -> None:
         raw.pgconn.consume_input()
         while told := raw.pgconn.notifies():
-            self._told(told.be_pid != raw.info.backend_pid, told.extra.decode(errors="replace"))
+            self._told(told.be_pid not in (raw.info.backend_pid, self._rider), told.extra.decode(errors="replace"))
 
     def _told(self, by_another: bool, what: str) -> None:
         self._count += by_another
         if by_another and what == QUEUED and (heard := self._heard) is not None:
             heard()
 
-    def _await(self, raw: Raw | None, seconds: float) -> None:
+    def _await(self, raw: Raw | None, seconds: float) -> bool:
+        """Whether anything came."""
         wake = self._wake
         assert wake is not None
         watched = [wake[0].fileno()] if raw is None else [wake[0].fileno(), raw.fileno()]
         poll = select.poll()
         for end in watched:
             poll.register(end, select.POLLIN)
-        poll.poll(seconds * 1000)
+        ready = poll.poll(seconds * 1000)
         with contextlib.suppress(BlockingIOError):
             while wake[0].recv(4096):
                 pass
+        return bool(ready)

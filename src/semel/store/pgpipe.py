@@ -6,7 +6,7 @@ A statement is prepared on a connection when it is first used there; its values 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -78,21 +78,29 @@ class Pipe:
         self.raw, self._statements = raw, statements
         self._kept: set[str] | None = set() if prepared else None
         self._loads = Transformer(raw)
+        self.behind: psycopg.Error | None = None  # why what was sent behind the last calls failed
 
-    def run(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
-        """One round trip. Raises psycopg's errors: the first one; what came after it was not done."""
-        sent = [(name, self._statements[name], self._statements[name].values(params)) for name, params in calls]
+    def run(
+        self, calls: Sequence[tuple[str, Any]], behind: str = "", answered: Callable[[], None] = lambda: None
+    ) -> list[Answer]:
+        """One round trip. Raises psycopg's errors: the first one; what came after it was not done.
+
+        behind: a statement without values that follows if the calls, which end with a COMMIT, have succeeded. What it says is
+        not answered, and if it fails nothing else has. answered: called between what the server says of them and of it.
+        """
+        given = [*calls, *([(behind, None)] if behind else [])]
+        sent = [(name, self._statements[name], self._statements[name].values(params)) for name, params in given]
         pgconn = self.raw.pgconn
         pgconn.enter_pipeline_mode()
         try:
             made = [self._send(pgconn, *one) for one in sent]
             pgconn.pipeline_sync()
-            results = iter(self.raw.wait(_answered(pgconn)))
+            results = self.raw.wait(_answered(pgconn, len(calls) + sum(made[: len(calls)]), answered))
         except BaseException:  # an interrupt, say: nobody knows where it stands
             pgconn.finish()
             raise
         pgconn.exit_pipeline_mode()
-        return self._answers([name for name, _, _ in sent], made, results)
+        return self._answers([name for name, _, _ in sent], made, results, len(calls))
 
     def _send(self, pgconn: PGconn, name: str, what: Statement, values: list[bytes | None] | None) -> bool:
         """Whether it is prepared first."""
@@ -105,8 +113,10 @@ class Pipe:
         pgconn.send_query_prepared(what.name, values)
         return new
 
-    def _answers(self, names: Sequence[str], made: Sequence[bool], results: Iterable[PGresult]) -> list[Answer]:
-        found, error, each = [], None, iter(results)
+    def _answers(self, names: Sequence[str], made: Sequence[bool], results: Iterable[PGresult], count: int) -> list[Answer]:
+        """Of the first `count`; one more is what was sent behind them."""
+        found: list[Answer] = []
+        error, each = None, iter(results)
         for name, new in zip(names, made, strict=True):
             if new and (result := next(each)).status != ExecStatus.COMMAND_OK:
                 assert self._kept is not None
@@ -119,9 +129,10 @@ class Pipe:
                 found.append(self._answer(result))
         for result in each:  # what is committed without a COMMIT may fail after its last statement
             error = error or _error(result)
-        if error is not None:
+        self.behind = error if len(names) > count <= len(found) else None
+        if error is not None and self.behind is None:
             raise error
-        return found
+        return found[:count]
 
     def _answer(self, result: PGresult) -> Answer:
         rows: list[tuple[Any, ...]] = []
@@ -136,8 +147,8 @@ def _error(result: PGresult) -> psycopg.Error | None:
     return errors.error_from_result(result) if result.status == ExecStatus.FATAL_ERROR else None
 
 
-def _answered(pgconn: PGconn) -> PQGen[list[PGresult]]:
-    """All that is answered to what was sent, up to the end of the pipeline."""
+def _answered(pgconn: PGconn, first: int, answered: Callable[[], None]) -> PQGen[list[PGresult]]:
+    """All that is answered to what was sent, up to the end of the pipeline. answered: called after so many, the first ones."""
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:  # the server may wait until we have taken what it says
             pgconn.consume_input()
@@ -151,4 +162,6 @@ def _answered(pgconn: PGconn) -> PQGen[list[PGresult]]:
         if result.status == ExecStatus.PIPELINE_SYNC:
             return results
         results.append(result)
+        if len(results) == first:
+            answered()  # libpq has read no further: notices of what comes next are not told yet
     raise next(filter(None, map(_error, results)), psycopg.OperationalError("the connection was lost"))

@@ -48,16 +48,17 @@ class NotAsExpected(Exception):
 
 class Transaction:
     """Used once. wrote: whether it wrote anything, so that its commit was waited for wherever commits are kept. queued: whether
-    it queued anything.
+    it queued anything. hinted: whether that was said right behind its commit.
 
-    doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set.
+    doubt: an earlier commit was not answered (R7). wait_ms: for a lock; 0: as the connection is set. hint: asked, if something is
+    queued, for what says so ("": it is said by somebody else).
     """
 
-    def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int) -> None:
+    def __init__(self, link: Link, floors: Floors, *, doubt: bool, wait_ms: int, hint: Callable[[], str] = str) -> None:
         self._link, self._floors = link, floors
         self._unsent: list[Call] = []  # goes ahead of what is asked next
         self._hopeful = False
-        self._doubt, self._wait_ms = doubt, wait_ms
+        self._doubt, self._wait_ms, self._hint = doubt, wait_ms, hint
         self._facts = Facts()
         self._raced = False  # a rival was faster, or still is at it, where a claim was written
         self._asked: set[Stream] = set()  # tasks that a claim has asked for
@@ -65,7 +66,7 @@ class Transaction:
         self._rows: dict[Stream, list[Row]] = {}  # of candidates, as they were found
         self._walks: list[Walk] = []
         self._chosen = Chosen()
-        self.wrote = self.queued = False
+        self.wrote = self.queued = self.hinted = False
 
     def run(self, units: Sequence[Unit], *, hopeful: bool = False) -> list[Outcome]:
         """An outcome for each. Raises psycopg's errors; then nothing has landed, or (a lost COMMIT) nothing is known.
@@ -91,12 +92,19 @@ class Transaction:
             self._unsent.append(("emit", None))
             self.wrote = True
         if self.wrote or changes or not all(outcome == Claims(()) for outcome in outcomes.values()):
-            self._link.must_be_committed(self._ask(("commit", None))[-1])
+            self._commit()
         else:  # nobody rests on it: what it has locked would be logged with a commit, and that synced
             self._ask(("rollback", None))
         for walk in self._walks:
             self._floors.passed.learn(walk)
         return [outcomes[at] for at in range(len(units))]
+
+    def _commit(self) -> None:
+        ahead, self._unsent = self._unsent, []
+        behind = self._hint() if self.queued else ""
+        answers = self._link.pipe(*ahead, ("commit", None), behind=behind)
+        self.hinted = bool(behind)
+        self._link.must_be_committed(answers[-1])
 
     def _ask(self, *calls: Call) -> list[Answer]:
         """In one round trip with all that was not sent yet."""

@@ -315,12 +315,18 @@ class Postgres:
         return self._attempt(units, wait_ms, hopeful=False)
 
     def _attempt(self, units: Sequence[Unit], wait_ms: int, *, hopeful: bool) -> list[Outcome]:
-        transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms if wait_ms != LOCK_MS else 0)
+        wait_ms = wait_ms if wait_ms != LOCK_MS else 0
+        transaction = Transaction(self._writer, self._floors, doubt=self._doubt, wait_ms=wait_ms, hint=self._riding)
         outcomes = transaction.run(units, hopeful=hopeful)
         self._doubt = self._doubt and not transaction.wrote
-        if transaction.wrote:
+        if transaction.hinted:
+            self._hints.rode(self._writer.behind)
+        elif transaction.wrote:
             self._hints.tell(queued=transaction.queued)
         return outcomes
+
+    def _riding(self) -> str:
+        return self._hints.riding(self._writer.pid)
 
     def lend(self, seconds: float, idle_seconds: float) -> Lent:
         """A transaction for an `Atomic` effect, on a connection beside the four; of those there are two at most."""
