@@ -65,6 +65,20 @@ class Change:
     epoch: int = 0
 
 
+@record
+class Birth(Change):
+    """A change that brings a task into being, and does nothing else: one part, of the one row with which its stream begins.
+
+    It stands there as any other change does; what more is known of it (`journal.born`, `projection.of_birth`: all of it follows
+    from the event), a store may make use of.
+    """
+
+
+def is_birth(change: Change) -> bool:
+    """Whether it is a `Birth`, and rests on nothing but its key: one under a guard is a change as any other."""
+    return type(change) is Birth and change.guard is None and not change.checks and not change.epoch
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimUnit:
     """Take up to `limit` tasks that are due. decide(tenant, rows) gives the change that claims one, and what it becomes.

@@ -6,7 +6,7 @@ A statement is prepared on a connection when it is first used there; its values 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -55,6 +55,22 @@ def statement(name: str, text: bytes) -> Statement:
     return Statement(name.encode(), _PLACE.sub(numbered, text), tuple(places))
 
 
+class Late:
+    """Parameters that are made when they are sent: the server works on what stands before them meanwhile."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    def __call__(self) -> Any:
+        return self._make()
+
+
+def _values(what: Statement, params: Any) -> list[bytes | None] | Late | None:
+    return params if isinstance(params, Late) else what.values(params)
+
+
 def _text(value: Any) -> bytes | None:
     if value is None:
         return None
@@ -80,19 +96,37 @@ class Pipe:
         self._loads = Transformer(raw)
 
     def run(self, calls: Sequence[tuple[str, Any]]) -> list[Answer]:
-        """One round trip. Raises psycopg's errors: the first one; what came after it was not done."""
-        sent = [(name, self._statements[name], self._statements[name].values(params)) for name, params in calls]
+        """One round trip. Raises psycopg's errors: the first one; what came after it was not done.
+
+        What is `Late` is made when what stands before it is on its way. If it cannot be, what comes after it is not done either.
+        """
+        sent = [(name, what := self._statements[name], _values(what, params)) for name, params in calls]
         pgconn = self.raw.pgconn
         pgconn.enter_pipeline_mode()
+        wrong: Exception | None = None
+        made: list[bool] = []
         try:
-            made = [self._send(pgconn, *one) for one in sent]
+            for name, what, values in sent:
+                if isinstance(values, Late):
+                    try:
+                        ready = what.values(values())
+                    except Exception as error:
+                        wrong = error
+                        break
+                    made.append(self._send(pgconn, name, what, ready))
+                    pgconn.flush()
+                else:
+                    made.append(self._send(pgconn, name, what, values))
             pgconn.pipeline_sync()
             results = iter(self.raw.wait(_answered(pgconn)))
         except BaseException:  # an interrupt, say: nobody knows where it stands
             pgconn.finish()
             raise
         pgconn.exit_pipeline_mode()
-        return self._answers([name for name, _, _ in sent], made, results)
+        answers = self._answers([name for name, _, _ in sent[: len(made)]], made, results)
+        if wrong is not None:
+            raise wrong
+        return answers
 
     def _send(self, pgconn: PGconn, name: str, what: Statement, values: list[bytes | None] | None) -> bool:
         """Whether it is prepared first."""

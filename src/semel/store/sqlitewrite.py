@@ -20,7 +20,9 @@ from semel.store.turns import one_by_one
 
 SQL = statements("sqlite.sql")
 MOST_HEADS = 10_000  # that are remembered
+KEYS_AT_ONCE = {n: SQL["find_tasks"].replace("(?, ?, ?)", ", ".join(["(?, ?, ?)"] * n)) for n in (64, 8)}
 _of_journal = attrgetter("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
+_stream = attrgetter("stream")
 log = logging.getLogger("semel")
 
 # What says nothing of the write that was under way: it may be given again.
@@ -119,6 +121,18 @@ class Writing:
         self.facts.epoch = row[3]
         return SessionFacts(row[0], row[1], row[2], living=True)
 
+    def _ask_keys(self, keys: Sequence[tuple[str, str, str]]) -> None:
+        """Which tasks these are, many in one question; what is left over is asked for by itself, when it is needed."""
+        at = 0
+        for count, question in KEYS_AT_ONCE.items():
+            while len(keys) - at >= count:
+                some = keys[at : at + count]
+                known: dict[Any, Any] = dict.fromkeys(some)
+                for row in self._raw.execute(question, [part for key in some for part in key]):
+                    known[row[:3]] = row[3]
+                self.facts.keys.update(known)
+                at += count
+
     def _holds(self, seen: tuple[str, str, int, bytes]) -> bool:
         found = self._first("hash_at", seen)
         return found is not None and found[0] == seen[3]
@@ -129,6 +143,7 @@ class Writing:
 
     def change(self, units: dict[int, Change]) -> dict[int, Outcome]:
         """Judge them one after the other, and write what lands."""
+        self._ask_keys([unit.create[:3] for unit in units.values() if unit.create])
         batch = Batch(self.facts)
         outcomes = {at: batch.change(unit) for at, unit in units.items()}
         self._write(batch)
@@ -136,9 +151,11 @@ class Writing:
 
     def _write(self, batch: Batch) -> None:
         """Write what was kept, in one order over all tables; from then on it is what the tables hold."""
-        writes = batch.writes()
+        writes = batch.writes(apart=True)
         if writes is None:
             return
+        if writes.born:
+            self._write_born(writes.born)
         rows = [_of_journal(row) for row in writes.rows]
         for name, found in (
             ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
@@ -152,6 +169,15 @@ class Writing:
             self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
             self.facts.sessions.clear()  # the epoch is read with them
         batch.learn()
+
+    def _write_born(self, births: Sequence[Change]) -> None:
+        """In the order of their ids, which is mostly that of the tables."""
+        parts = sorted([birth.parts[0] for birth in births], key=_stream)
+        rows = [part.tables.task[:7] for part in parts]  # type: ignore[index]
+        self._raw.executemany(SQL["insert_key"], [birth.create for birth in births])  # type: ignore[misc]
+        self._raw.executemany(SQL["insert_journal"], [_of_journal(part.rows[0]) for part in parts])
+        self._raw.executemany(SQL["insert_task"], rows)
+        self._raw.executemany(SQL["insert_ready"], [part.tables.ready for part in parts if part.tables.ready])
 
     # --- claims ---
 
