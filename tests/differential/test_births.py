@@ -39,7 +39,9 @@ def batches() -> list[list[Change]]:
         change, known = begun(n)
         beside.append(change)
         if n % 3 == 0:
-            beside.append(known.then(j.Signalled("paid", n))[0])
+            told, known = known.then(j.Signalled("paid", n))
+            taken, _ = known.then(j.Claimed(1, n, "s1"))  # it waits no more
+            beside += [told, taken]
         if n % 4 == 0:
             beside.append(Stream(f"stream-{n}", known.tenant).then()[0])
     twice = [begun(MANY + 30)[0], task(begun(MANY + 30)[1].state.key, tenant=begun(MANY + 30)[1].tenant,
