@@ -6,7 +6,7 @@ the batch (R5).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from semel.machine.events import Pruned
@@ -18,7 +18,7 @@ NOWHERE = Head(0, GENESIS)
 Stream = tuple[str, str]  # tenant, name
 _PRUNED = Pruned.kind
 _place = attrgetter("tenant", "stream", "seq")
-_create = attrgetter("create")
+_stream = itemgetter(0)
 LANDED = Landed()
 
 
@@ -58,7 +58,7 @@ class Writes:
     unknown_gone: list[Stream]
     unknown: list[UnknownRow]
     epoch: int = 0  # what the store's epoch becomes; 0: it stays
-    born: list[Change] = field(default_factory=list)  # nothing of these stands in the other lists
+    born: list[Change] = field(default_factory=list)  # of these only the keys stand in the other lists
     pruned: list[tuple[str, str, int]] = field(default_factory=list)  # tombstones: the rows before each of them go (R22)
 
 
@@ -151,15 +151,12 @@ class Batch:
             self.facts.heads.pop(stream, None)
 
     def writes(self, *, apart: bool = False) -> Writes | None:
-        """What was kept; None: nothing. apart: what is born here, and no more than that, stands in `born` alone."""
+        """What was kept; None: nothing. apart: what is born here, and no more than that, stands in `born`, in its order."""
         if not (self._rows or self._tables or self._keys):
             return None
         if not apart:
             for stream in list(self._born):
                 self._goes_on(stream)
-        born, keys = self._born, self._keys
-        if born:
-            keys = {key: task for key, task in keys.items() if (key[0], task) not in born} if len(born) < len(keys) else {}
         tasks: dict[Stream, TaskRow] = {}  # only the last state of each row is written; its first two columns are its key
         effects: dict[Stream, EffectRow] = {}
         ready: dict[ReadyRow, int] = {}
@@ -182,7 +179,7 @@ class Batch:
         rows = sorted(self._rows, key=_place)
         return Writes(
             ready_gone=sorted(row for row, sign in ready.items() if sign < 0),
-            keys=sorted((*key, task) for key, task in keys.items()),
+            keys=sorted((*key, task) for key, task in self._keys.items()),
             rows=rows,
             tasks=sorted(tasks.values()),
             ready=sorted(row for row, sign in ready.items() if sign > 0),
@@ -192,7 +189,7 @@ class Batch:
             unknown_gone=sorted(gone),
             unknown=sorted(row for row in unknown.values() if row is not None),
             epoch=self._epoch,
-            born=sorted(born.values(), key=_create),
+            born=[birth for _, birth in sorted(self._born.items(), key=_stream)],
             pruned=[(row.tenant, row.stream, row.seq) for row in rows if row.kind == _PRUNED],
         )
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from semel.machine.journal import Row
+from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.machine.records import record
 from semel.machine.tasks import Task
@@ -75,8 +75,11 @@ class Birth(Change):
 
 
 def is_birth(change: Change) -> bool:
-    """Whether it is a `Birth`, and rests on nothing but its key: one under a guard is a change as any other."""
-    return type(change) is Birth and change.guard is None and not change.checks and not change.epoch
+    """Whether it is a `Birth`, and rests on nothing but its key: one under a guard, say, is a change as any other."""
+    if type(change) is not Birth or change.guard is not None or change.checks or change.epoch or len(change.parts) != 1:
+        return False
+    create, part = change.create, change.parts[0]
+    return create is not None and part.stream == create[3] and part.tenant == create[0] and part.expect == (0, GENESIS)
 
 
 @dataclass(frozen=True, slots=True)

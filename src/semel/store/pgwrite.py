@@ -379,7 +379,7 @@ def statements_of(writes: Writes, *, singly: bool = False, late: bool = False) -
     )
     calls: list[Call] = []
     for name, fields, rows in kinds:
-        if name == "insert_key" and writes.born:
+        if name == "insert_journal":
             calls += _beginnings(writes.born, late=late)
         if not rows:
             continue

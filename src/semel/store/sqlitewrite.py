@@ -22,7 +22,6 @@ SQL = statements("sqlite.sql")
 MOST_HEADS = 10_000  # that are remembered
 KEYS_AT_ONCE = {n: SQL["find_tasks"].replace("(?, ?, ?)", ", ".join(["(?, ?, ?)"] * n)) for n in (64, 8)}
 _of_journal = attrgetter("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
-_stream = attrgetter("stream")
 log = logging.getLogger("semel")
 
 # What says nothing of the write that was under way: it may be given again.
@@ -154,8 +153,6 @@ class Writing:
         writes = batch.writes(apart=True)
         if writes is None:
             return
-        if writes.born:
-            self._write_born(writes.born)
         rows = [_of_journal(row) for row in writes.rows]
         for name, found in (
             ("insert_key", writes.keys), ("insert_journal", rows), ("take_away", writes.pruned), ("put_task", writes.tasks),
@@ -165,18 +162,17 @@ class Writing:
         ):  # fmt: skip
             if found:
                 self._raw.executemany(SQL[name], found)
+            if name == "insert_key" and writes.born:
+                self._write_born(writes.born)
         if writes.epoch:
             self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
             self.facts.sessions.clear()  # the epoch is read with them
         batch.learn()
 
     def _write_born(self, births: Sequence[Change]) -> None:
-        """In the order of their ids, which is mostly that of the tables."""
-        parts = sorted([birth.parts[0] for birth in births], key=_stream)
-        rows = [part.tables.task[:7] for part in parts]  # type: ignore[index]
-        self._raw.executemany(SQL["insert_key"], [birth.create for birth in births])  # type: ignore[misc]
+        parts = [birth.parts[0] for birth in births]
         self._raw.executemany(SQL["insert_journal"], [_of_journal(part.rows[0]) for part in parts])
-        self._raw.executemany(SQL["insert_task"], rows)
+        self._raw.executemany(SQL["insert_task"], [part.tables.task[:7] for part in parts])  # type: ignore[index]
         self._raw.executemany(SQL["insert_ready"], [part.tables.ready for part in parts if part.tables.ready])
 
     # --- claims ---

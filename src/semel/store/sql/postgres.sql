@@ -136,8 +136,7 @@ INSERT INTO semel.task_key (tenant, kind, key, task)
 SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[]);
 
 -- name: insert_born
--- Tasks that begin: all rows of each, from what is not the same for all. The keys first: whoever is told that one is taken has
--- written nothing else.
+-- Tasks that begin: all rows of each but its key, from what is not the same for all. Their keys were inserted before.
 WITH k AS MATERIALIZED (
     SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[], %(queue)s::text[],
                          %(priority)s::bigint[], %(due)s::bigint[], %(actor)s::text[], %(at)s::bigint[], %(body)s::text[],
@@ -150,11 +149,9 @@ WITH k AS MATERIALIZED (
     INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
                             crashes, unknown, version, why)
     SELECT tenant, task, kind, key, queue, priority, due, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, '' FROM k
-), told AS (
-    INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
-    SELECT tenant, task, 1, 'enqueued', actor, 0, at, body, id, hash FROM k
 )
-INSERT INTO semel.task_key (tenant, kind, key, task) SELECT tenant, kind, key, task FROM k;
+INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
+SELECT tenant, task, 1, 'enqueued', actor, 0, at, body, id, hash FROM k;
 
 -- name: insert_journal
 INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
