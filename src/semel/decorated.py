@@ -309,7 +309,7 @@ class Task(Generic[P, T]):
         """The arguments as data, and the key. Raises `Misuse`."""
         work = self._work
         what = f"task {work.name}"
-        data = work.parameters.encode(work.parameters.bind(args, kwargs))
+        data = work.parameters.read(args, kwargs)
         key = self._options.key
         if key is None:
             if not work.intent:

@@ -58,6 +58,26 @@ def test_what_a_handler_sets_stays() -> None:
     assert gc.get_threshold() == (1234, 5, 5)
 
 
+def test_of_several_the_most_counts_and_with_the_last_it_is_as_it_was() -> None:
+    gc.set_threshold(700, 10, 10)
+    many, worker = collector.beside(50), collector.beside(200)
+    with many:
+        with worker:
+            assert gc.get_threshold()[0] == 200 * collector.EACH
+        assert gc.get_threshold()[0] == 50 * collector.EACH
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_who_comes_while_it_is_raised_keeps_it_so() -> None:
+    gc.set_threshold(700, 10, 10)
+    many, worker = collector.beside(50), collector.beside(200)
+    many.__enter__()
+    with worker:
+        many.__exit__(None, None, None)
+        assert gc.get_threshold()[0] == 200 * collector.EACH
+    assert gc.get_threshold() == (700, 10, 10)
+
+
 def test_a_collector_that_is_off_is_left_alone(tmp_path: Path) -> None:
     gc.set_threshold(700, 10, 10)
     gc.disable()

@@ -433,6 +433,25 @@ def test_what_is_surely_small_is_json_within_the_limit(values: list[Any]) -> Non
         data.check_size(value, "it")
 
 
+def declared(a: int, b: str, c: bool = False, d: None = None) -> None:
+    """What most arguments are."""
+
+
+@settings(max_examples=100)
+@given(st.lists(ODD, max_size=5), st.dictionaries(st.sampled_from("abcd"), ODD, max_size=2))
+def test_what_is_read_is_what_is_bound_and_encoded(args: list[Any], kwargs: dict[str, Any]) -> None:
+    parameters = data.Parameters(declared, "task declared", first=0)
+
+    def said(read: Callable[[], dict[str, Any]]) -> object:
+        try:
+            return [(name, type(value), value) for name, value in read().items()]
+        except semel.Misuse as error:
+            return str(error)
+
+    whole = said(lambda: parameters.encode(parameters.bind(tuple(args), kwargs)))
+    assert said(lambda: parameters.read(tuple(args), kwargs)) == whole
+
+
 def test_the_value_of_a_call_is_its_answer() -> None:
     async def fn() -> int:
         return 7

@@ -35,17 +35,27 @@ def test_the_tables_written_step_by_step_equal_the_tables_of_the_fold(moves: lis
     assert j.broken(history.rows) is None
 
 
-@RUNS
-@given(
-    st.builds(
-        j.Enqueued, task=st.text(), name=st.text(), key=st.text(), args=st.dictionaries(st.text(), st.integers()),
-        queue=st.sampled_from(["", "q", "default"]), priority=st.integers(-1000, 1000), due=st.integers(0), epoch=st.integers(0),
-        doubt=st.booleans(),
-    ),
-    st.integers(0),
+EVENTS = st.builds(
+    j.Enqueued, task=st.text(), name=st.text(), key=st.text(), args=st.dictionaries(st.text(), st.integers()),
+    queue=st.sampled_from(["", "q", "default"]), priority=st.integers(-1000, 1000), due=st.integers(0), epoch=st.integers(0),
+    doubt=st.booleans(),
 )  # fmt: skip
+
+
+@RUNS
+@given(EVENTS, st.integers(0))
 def test_what_is_written_of_a_birth_is_what_its_fold_says(event: j.Enqueued, at: int) -> None:
     assert p.of_birth(TENANT, event) == p.of_task(TENANT, None, t.apply(t.Task(), event, at), ())
+
+
+@RUNS
+@given(EVENTS, st.text(), st.text(), st.integers(0), st.text())
+def test_the_row_of_a_birth_is_the_one_that_is_sealed(event: j.Enqueued, tenant: str, actor: str, at: int, id: str) -> None:
+    said = {"tenant": tenant, "actor": actor, "at": at, "id": id}
+    (sealed,) = j.seal((event,), stream=event.task, seq=0, previous=j.GENESIS, token=0, **said)
+    made = j.born(event, **said)
+    assert made == sealed
+    assert made.event is event
 
 
 @RUNS

@@ -17,7 +17,7 @@ from semel.errors import StoreUnavailable
 from semel.machine import journal as j
 from semel.machine import projection, tasks
 from semel.store.batch import Facts
-from semel.store.contract import Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
+from semel.store.contract import Broken, Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
 from semel.store.pgexpect import expected
 from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
@@ -146,9 +146,13 @@ def test_a_birth_is_asked_for_by_the_insert_of_its_key_alone(make_store: Make) -
     follows, after = known.then(j.Cancelled("enough"))
     assert expected([one, two, follows], []) == (Facts(), [])
     assert commit(store, [one, two, follows], careful=False) == ([Landed()] * 3, 1)
-    taken = [task("one", id="three")[0], task("three", id="one")[0]]  # its key; its id
+    births = [task("one", id="three")[0], task("three", id="one")[0]]  # its key; its id
+    taken = [Change(birth.id, birth.parts, create=birth.create) for birth in births]
     for careful in (False, True):
         assert commit(store, taken, careful=careful)[0] == [Exists("one"), Stale("one")]
+        exists, broken = commit(store, births, careful=careful)[0]
+        assert exists == Exists("one")
+        assert isinstance(broken, Broken), "no other task has its id, so nobody asks; the journal refuses it all the same"
     assert store.holds(projection.of_task(TENANT, None, after.state, ())) == []
     for not_born in (Stream("s").then()[0], dataclasses.replace(one, create=None), dataclasses.replace(one, create=two.create)):
         found = expected([not_born], [])

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from semel.store import writer
 from semel.store.writer import Signal
 
 
@@ -111,3 +112,17 @@ def test_an_interrupt_is_not_swallowed_and_takes_nobody_along() -> None:
     with pytest.raises(KeyboardInterrupt):
         signal.set()
     assert called == [1]
+
+
+def test_what_comes_in_between_on_the_same_thread_may_set_another() -> None:
+    first, second = Signal(), Signal()
+
+    def finalizer() -> None:
+        with writer._changing:  # as the garbage collector may run one there
+            second.then(lambda: first.set(1))
+            second.set()
+
+    thread = threading.Thread(target=finalizer, daemon=True)
+    thread.start()
+    assert first.wait(5)
+    thread.join()

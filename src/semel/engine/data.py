@@ -124,6 +124,7 @@ class Parameters:
         self.signature = inspect.Signature(kept, return_annotation=hints.get("return", inspect.Signature.empty))
         self.values = {p.name: Value(hints[p.name], f"{what}: parameter {p.name!r}") for p in kept}
         self._names = tuple(self.values)
+        self._plain = [value.plain for value in self.values.values()] if len(self._names) < MOST_SMALL else [None]
         self._in_order = len([p for p in kept if p.kind is not p.KEYWORD_ONLY])
 
     def _check(self, parameter: inspect.Parameter, hints: Mapping[str, Any]) -> None:
@@ -133,6 +134,13 @@ class Parameters:
             raise Misuse(f"{self.what}: parameter {parameter.name!r} has no annotation; write {parameter.name}: str")
         if hints[parameter.name] is Submission:
             raise Misuse(f"{self.what}: the submission must be the first parameter, not {parameter.name!r}")
+
+    def read(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Json]:
+        """What was given, as JSON data by name: what `encode` makes of what `bind` gives. Raises `Misuse` as they do."""
+        in_order = not kwargs and len(args) == len(self._names) == self._in_order
+        if in_order and list(map(type, args)) == self._plain and all(map(_is_small, args)):
+            return dict(zip(self._names, args, strict=True))  # all are as they are declared, and as they are recorded
+        return self.encode(self.bind(args, kwargs))
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """The values by name, defaults included, each as its type. Raises `Misuse` that names the field."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
 import uuid_utils
 
+from semel.engine import collector
 from semel.engine.declare import Registry, Work
 from semel.engine.ledger import START, Desk, change_id, part_of_task
 from semel.engine.requests import Await, Request
@@ -20,11 +22,13 @@ from semel.machine.epochs import Epoch
 from semel.machine.journal import Row
 from semel.machine.records import record
 from semel.model import Json, Limits, Refusal, Retry
-from semel.store.contract import Change, Claims, ClaimUnit, Exists, Guard, Outcome, Part
+from semel.store.contract import Birth, Change, Claims, ClaimUnit, Exists, Guard, Outcome, Part
 from semel.store.writer import Ticket
 
 MAX_NAME = 200
-SLICE, SLICE_CHARACTERS = 256, 1 << 22  # of many tasks so many are given to the writer together
+SLICE, SLICE_CHARACTERS = 128, 1 << 21  # of many tasks so many are given to the writer together
+SLICES = 4  # so often before it has answered
+FEWER = 4  # so many tasks that are accepted hold about as many objects as an attempt
 AT_ONCE_SECONDS = 0.01  # tasks that one claim takes are looked at within so long, or it is asked anew what is paused
 UNLIMITED = Limits()
 log = logging.getLogger("semel")
@@ -61,25 +65,31 @@ def enqueue(desk: Desk, order: Order) -> tuple[str, Ticket]:
 def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any, list[str]]:
     """The ids of many tasks, in the order given, when all are durable; each is a change of its own.
 
-    They are given to the writer slice by slice, and two slices are under way at a time: what others write waits behind so
+    They are given to the writer slice by slice, and four slices are under way at a time: what others write waits behind so
     many at most, and the next is made while the last is written. Raises `Misuse`, and then nothing is accepted; and what the
     store raised, when it has answered all that it was given: no further slice is, and what is accepted stays so.
     """
     check_orders(orders)
+    with collector.beside(len(orders) // FEWER):
+        return (yield from _accepted(desk, orders))
+
+
+def _accepted(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any, list[str]]:
     ids: list[str] = []
     given = 0
-    before: list[tuple[str, Ticket]] = []
+    under_way: deque[list[Ticket]] = deque()
     wrong: BaseException | None = None
     while given < len(orders) and wrong is None:
         try:
-            slice_of = _submitted(desk, orders, given)
+            under_way.append(_submitted(desk, orders, given))
         except StoreUnavailable as error:
             wrong = error
             break
-        given += len(slice_of)
-        wrong = yield from _answered(before, ids)
-        before = slice_of
-    wrong = (yield from _answered(before, ids)) or wrong
+        given += len(under_way[-1])
+        if len(under_way) == SLICES:
+            wrong = yield from _answered(under_way.popleft(), ids)
+    while under_way:
+        wrong = (yield from _answered(under_way.popleft(), ids)) or wrong
     if wrong is not None:
         raise StoreUnavailable(
             f"{wrong}; of {len(orders)} tasks {len(ids)} are accepted, and of the others it is not known: the same calls again "
@@ -88,35 +98,39 @@ def enqueue_many(desk: Desk, orders: Sequence[Order]) -> Generator[Request, Any,
     return ids
 
 
-def _submitted(desk: Desk, orders: Sequence[Order], start: int) -> list[tuple[str, Ticket]]:
+def _submitted(desk: Desk, orders: Sequence[Order], start: int) -> list[Ticket]:
     """Give the writer so many, from `start` on, that one transaction may hold them beside others."""
-    born: list[tuple[str, Change]] = []
+    births: list[Birth] = []
     size, at, store = 0, desk.clock.wall_ms(), desk.standing.keep_up()
-    while len(born) < SLICE and size < SLICE_CHARACTERS and start + len(born) < len(orders):
-        born.append(_birth(orders[start + len(born)], at, store))
-        size += len(born[-1][1].parts[0].rows[0].body)
-    tickets = desk.writer.submit_all([change for _, change in born])
-    return [(task, ticket) for (task, _), ticket in zip(born, tickets, strict=True)]
+    for order in orders[start : start + SLICE]:
+        birth = _birth(order, at, store)
+        births.append(birth)
+        size += len(birth.parts[0].rows[0].body)
+        if size >= SLICE_CHARACTERS:
+            break
+    return desk.writer.submit_all(births, begin=start + len(births) < len(orders))
 
 
-def _answered(given: Sequence[tuple[str, Ticket]], ids: list[str]) -> Generator[Request, Any, BaseException | None]:
+def _answered(given: Sequence[Ticket], ids: list[str]) -> Generator[Request, Any, BaseException | None]:
     """Wait for all of these; `ids` gets those of what was accepted. What the store raised of one that was not."""
-    for _, ticket in reversed(given):  # the last is mostly answered last
+    for ticket in reversed(given):  # the last is mostly answered last
         if not ticket.is_set:
             yield Await(ticket)
     wrong: BaseException | None = None
-    for task, ticket in given:
-        if isinstance(ticket.value, BaseException):
-            wrong = wrong or ticket.value
+    for ticket in given:
+        outcome = ticket.value
+        if isinstance(outcome, BaseException):
+            wrong = wrong or outcome
         else:
-            ids.append(accepted(task, ticket.value))
+            ids.append(outcome.task if isinstance(outcome, Exists) else ticket.unit.parts[0].stream)  # type: ignore[union-attr]
     return wrong
 
 
 def birth(desk: Desk, order: Order) -> tuple[str, Change]:
     """The change that brings a task into being if its key is new, and the id it gets then."""
     check_order(order)
-    return _birth(order, desk.clock.wall_ms(), desk.standing.keep_up())
+    change = _birth(order, desk.clock.wall_ms(), desk.standing.keep_up())
+    return change.parts[0].stream, change
 
 
 def check_order(order: Order) -> None:
@@ -132,16 +146,15 @@ def check_orders(orders: Sequence[Order]) -> None:
         check_order(order)
 
 
-def _birth(order: Order, at: int, store: Epoch) -> tuple[str, Change]:
+def _birth(order: Order, at: int, store: Epoch) -> Birth:
     task, identity = str(uuid_utils.uuid7()), change_id()
     event = j.Enqueued(
         task, order.kind, order.key, order.args, order.queue, order.priority, order.due or at, store.epoch, store.window
     )
-    rows = j.seal(
-        (event,), tenant=order.tenant, stream=task, seq=0, previous=j.GENESIS, actor=order.actor, token=0, at=at, id=identity
-    )
-    part = Part(order.tenant, task, START, rows, projection.of_birth(order.tenant, event))
-    return task, Change(identity, (part,), create=(order.tenant, order.kind, order.key, task))
+    tenant = order.tenant
+    row = j.born(event, tenant=tenant, actor=order.actor, at=at, id=identity)
+    part = Part(tenant, task, START, (row,), projection.of_birth(tenant, event))
+    return Birth(identity, (part,), None, (), (tenant, order.kind, order.key, task))
 
 
 def accepted(task: str, outcome: Outcome) -> str:

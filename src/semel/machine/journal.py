@@ -10,7 +10,7 @@ from typing import Any
 
 from semel.machine.compact import compact, encoder
 from semel.machine.events import *  # noqa: F403 - `journal` is where users find them
-from semel.machine.events import KINDS, Happened, OfEffect, Pruned
+from semel.machine.events import KINDS, Enqueued, Happened, OfEffect, Pruned
 from semel.machine.records import record
 from semel.model import Json
 
@@ -33,6 +33,7 @@ _LEFT_OUT = {kind: tuple(name for name, _, left_out in known if left_out) for ki
 _TUPLES = {"recovery", "intent", "reopens", "watched"}
 _ACTOR = "session:"
 _escape = encoder(ascii_only=True)
+_text = json.encoder.encode_basestring  # as `compact` writes a text
 
 
 @record
@@ -79,6 +80,21 @@ def body_of(event: Happened, *, stream: str, token: int, actor: str) -> str:
     except UnicodeEncodeError:  # half a character, of an error that names a file, say: an outcome must be recorded all the same
         return _escape(kept)
     return text
+
+
+def body_of_birth(event: Enqueued) -> str:
+    """What `body_of` says of it in the stream that it begins, at half the price. A test compares them."""
+    said = f'{{"name":{_text(event.name)},"key":{_text(event.key)},"args":{compact(event.args)}'
+    if event.queue != "default":
+        said += f',"queue":{_text(event.queue)}'
+    if event.priority:
+        said += f',"priority":{event.priority:d}'
+    if event.due:
+        said += f',"due":{event.due:d}'
+    if event.epoch:
+        said += f',"epoch":{event.epoch:d}'
+    said += ',"doubt":true}' if event.doubt else "}"
+    return said if said.isascii() else body_of(event, stream=event.task, token=0, actor="")
 
 
 def told_by(row: Row) -> dict[str, Any]:
@@ -139,6 +155,19 @@ def seal(
         )
         rows.append(Row(tenant, stream, seq, event.kind, actor, token, at, body, id, previous, event))
     return tuple(rows)
+
+
+def born(event: Enqueued, *, tenant: str, actor: str, at: int, id: str) -> Row:
+    """The row with which a task's stream begins, as `seal` makes it, at half the price. A test compares them."""
+    body, task, time = body_of_birth(event), event.task, str(at)
+    said = (
+        f"{len(tenant)}:{tenant}{len(task)}:{task}1:18:enqueued{len(actor)}:{actor}1:0{len(time)}:{time}{len(id)}:{id}"
+        f"{len(body)}:{body}"
+    )
+    if not said.isascii():
+        return seal((event,), tenant=tenant, stream=task, seq=0, previous=GENESIS, actor=actor, token=0, at=at, id=id)[0]
+    hash = hashlib.sha256(GENESIS + said.encode()).digest()
+    return Row(tenant, task, 1, "enqueued", actor, 0, at, body, id, hash, event)
 
 
 def broken(rows: list[Row], seq: int = 0, previous: bytes = GENESIS) -> str | None:

@@ -42,16 +42,13 @@ def _ordinary(value: Any) -> bool:
     if kind is int:
         return bool(-MAX_INTEGER <= value <= MAX_INTEGER)
     if kind is dict:
-        if not all(map(_is_ascii, value)):
-            return False
+        for name in value:
+            if type(name) is not str or not name.isascii():
+                return False
         value = value.values()
     elif kind is not list:
         return False
     return all(map(_ordinary, [inner for inner in value if type(inner) not in _ALWAYS]))
-
-
-def _is_ascii(name: Any) -> bool:
-    return type(name) is str and name.isascii()
 
 
 def digest(value: Json) -> str:

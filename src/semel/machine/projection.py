@@ -90,6 +90,7 @@ class Tables(NamedTuple):
 
 
 T = TypeVar("T")
+_made = tuple.__new__  # what the class of a named tuple does, after it has sorted out its arguments
 WHY_LENGTH = 300
 
 
@@ -157,10 +158,11 @@ def of_task(tenant: str, before: Task | None, after: Task, keys: Iterable[str]) 
 
 def of_birth(tenant: str, event: Enqueued) -> Tables:
     """What `of_task` says of a task of which nothing but this event is on record, without folding it. A test compares them."""
-    row = TaskRow(tenant, event.task, event.name, event.key, event.queue, event.priority, event.due, *_AS_BORN)
-    if not event.queue:
+    task, kind, queue, priority, due = event.task, event.name, event.queue, event.priority, event.due
+    row = _made(TaskRow, (tenant, task, kind, event.key, queue, priority, due, *_AS_BORN))
+    if not queue:
         return Tables(row)
-    return Tables(row, None, ReadyRow(event.queue, event.name, -event.priority, event.due, tenant, event.task))
+    return Tables(row, None, _made(ReadyRow, (queue, kind, -priority, due, tenant, task)))
 
 
 def _moved(was: T | None, now: T | None) -> tuple[T | None, T | None]:

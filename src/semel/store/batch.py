@@ -6,18 +6,20 @@ the batch (R5).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from semel.machine.events import Pruned
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, Tables, TaskRow, UnknownRow
-from semel.store.contract import Change, Exists, Fenced, Guard, Head, Landed, Outcome, Stale
+from semel.store.contract import Change, Exists, Fenced, Guard, Head, Landed, Outcome, Stale, is_birth
 
 NOWHERE = Head(0, GENESIS)
 Stream = tuple[str, str]  # tenant, name
 _PRUNED = Pruned.kind
 _place = attrgetter("tenant", "stream", "seq")
+_stream = itemgetter(0)
+LANDED = Landed()
 
 
 class SessionFacts(NamedTuple):
@@ -56,6 +58,7 @@ class Writes:
     unknown_gone: list[Stream]
     unknown: list[UnknownRow]
     epoch: int = 0  # what the store's epoch becomes; 0: it stays
+    born: list[Change] = field(default_factory=list)  # of these only the keys stand in the other lists
     pruned: list[tuple[str, str, int]] = field(default_factory=list)  # tombstones: the rows before each of them go (R22)
 
 
@@ -67,6 +70,7 @@ class Batch:
         self.wanted: list[tuple[str, str, int]] = []
         self.told = False  # something is answered from what is on record, and not from what is written now
         self._heads: dict[Stream, Head] = {}
+        self._born: dict[Stream, Change] = {}  # what nothing else in the batch goes on from
         self._keys: dict[tuple[str, str, str], str] = {}
         self._ids: set[str] = set()
         self._rows: list[Row] = []
@@ -75,6 +79,8 @@ class Batch:
 
     def change(self, change: Change) -> Outcome:
         """Judge one, and keep it if it lands."""
+        if is_birth(change):
+            return self._birth(change)
         if change.create and (task := self._taken(change.create)):
             self.told = True
             return Landed() if task == change.create[3] else Exists(task)
@@ -90,6 +96,8 @@ class Batch:
             self._keys[change.create[:3]] = change.create[3]
         self._epoch = max(self._epoch, change.epoch)
         for part in change.parts:
+            if self._born:
+                self._goes_on((part.tenant, part.stream))
             self._rows.extend(part.rows)
             if part.rows:
                 self._heads[part.tenant, part.stream] = Head(part.rows[-1].seq, part.rows[-1].hash)
@@ -97,10 +105,32 @@ class Batch:
             self._tables.append(part.tables)
         return Landed()
 
+    def _birth(self, change: Change) -> Outcome:
+        """Where its stream stands need not be asked, if its key is new: see `pgexpect`."""
+        tenant, kind, key, task = change.create  # type: ignore[misc]
+        taken = self._keys.get((tenant, kind, key)) or self.facts.keys.get((tenant, kind, key))
+        if taken:
+            self.told = True
+            return LANDED if taken == task else Exists(taken)
+        self._keys[tenant, kind, key] = task
+        self._born[tenant, task] = change
+        return LANDED
+
+    def _goes_on(self, stream: Stream) -> None:
+        """What was born here is changed further: only the last state of its rows is written."""
+        birth = self._born.pop(stream, None)
+        if birth is not None:
+            (part,) = birth.parts
+            self._heads[stream] = _end(birth)
+            self._rows.extend(part.rows)
+            self._tables.append(part.tables)
+
     def _taken(self, create: tuple[str, str, str, str]) -> str | None:
         return self._keys.get(create[:3]) or self.facts.keys.get(create[:3])
 
     def _head(self, tenant: str, stream: str) -> Head:
+        if birth := self._born.get((tenant, stream)):
+            return _end(birth)
         return self._heads.get((tenant, stream)) or self.facts.heads.get((tenant, stream), NOWHERE)
 
     def _has_landed(self, change: Change) -> bool:
@@ -117,11 +147,16 @@ class Batch:
         """What was kept has been written: the facts are as the store holds them now."""
         self.facts.heads.update(self._heads)
         self.facts.keys.update(self._keys)
+        for stream in self._born:
+            self.facts.heads.pop(stream, None)
 
-    def writes(self) -> Writes | None:
-        """What was kept; None: nothing."""
+    def writes(self, *, apart: bool = False) -> Writes | None:
+        """What was kept; None: nothing. apart: what is born here, and no more than that, stands in `born`, in its order."""
         if not (self._rows or self._tables or self._keys):
             return None
+        if not apart:
+            for stream in list(self._born):
+                self._goes_on(stream)
         tasks: dict[Stream, TaskRow] = {}  # only the last state of each row is written; its first two columns are its key
         effects: dict[Stream, EffectRow] = {}
         ready: dict[ReadyRow, int] = {}
@@ -154,6 +189,7 @@ class Batch:
             unknown_gone=sorted(gone),
             unknown=sorted(row for row in unknown.values() if row is not None),
             epoch=self._epoch,
+            born=[birth for _, birth in sorted(self._born.items(), key=_stream)],
             pruned=[(row.tenant, row.stream, row.seq) for row in rows if row.kind == _PRUNED],
         )
 
@@ -199,6 +235,11 @@ def touched(change: Change) -> set[Stream]:
     if change.create:
         streams.add((change.create[0], "\0".join(change.create[1:3])))
     return streams
+
+
+def _end(birth: Change) -> Head:
+    row = birth.parts[0].rows[0]
+    return Head(row.seq, row.hash)
 
 
 def _count(pointers: dict[Any, int], gone: Any, new: Any) -> None:

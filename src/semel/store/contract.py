@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from semel.machine.journal import Row
+from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, Tables, TaskRow, UnknownRow
 from semel.machine.records import record
 from semel.machine.tasks import Task
@@ -63,6 +63,23 @@ class Change:
     checks: tuple[tuple[str, str, int], ...] = ()
     create: tuple[str, str, str, str] | None = None
     epoch: int = 0
+
+
+@record
+class Birth(Change):
+    """A change that brings a task into being, and does nothing else: one part, of the one row with which its stream begins.
+
+    It stands there as any other change does; what more is known of it (`journal.born`, `projection.of_birth`: all of it follows
+    from the event), a store may make use of.
+    """
+
+
+def is_birth(change: Change) -> bool:
+    """Whether it is a `Birth`, and rests on nothing but its key: one under a guard, say, is a change as any other."""
+    if type(change) is not Birth or change.guard is not None or change.checks or change.epoch or len(change.parts) != 1:
+        return False
+    create, part = change.create, change.parts[0]
+    return create is not None and part.stream == create[3] and part.tenant == create[0] and part.expect == (0, GENESIS)
 
 
 @dataclass(frozen=True, slots=True)

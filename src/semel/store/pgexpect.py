@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from semel.machine.journal import GENESIS
 from semel.store.batch import NOWHERE, Facts, SessionFacts, Stream
-from semel.store.contract import Change, Guard, Head, Part
+from semel.store.contract import Change, Guard, Head, Part, is_birth
 from semel.store.pglink import Call, bytes_array, int_array, text_array
 
 
 def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts, list[Call]] | None:
     """The facts, and the question, if there is any. None: they cannot be true all together."""
+    born, changes = _apart(changes)
     guards = [*(change.guard for change in changes if change.guard), *claims]
     epochs = {guard.epoch for guard in guards}
     if len(epochs) > 1 or any(part.expect.seq == 0 and part.expect != NOWHERE for change in changes for part in change.parts):
         return None
     facts = Facts(epoch=max(epochs, default=0))
-    born: set[Stream] = set()
     for change in changes:
         for part in change.parts:
             stream = (part.tenant, part.stream)
@@ -43,6 +43,18 @@ def expected(changes: Sequence[Change], claims: Sequence[Guard]) -> tuple[Facts,
     if not facts.heads and not guards:
         return facts, []
     return facts, [("as_expected", {**_heads(facts, written), **_sessions(facts), **_seen(sorted(newest.values()))})]
+
+
+def _apart(changes: Sequence[Change]) -> tuple[set[Stream], list[Change]]:
+    """The streams of births, and the other changes."""
+    born: set[Stream] = set()
+    others: list[Change] = []
+    for change in changes:
+        if is_birth(change):
+            born.add((change.parts[0].tenant, change.parts[0].stream))
+        else:
+            others.append(change)
+    return born, others
 
 
 def _is_birth(change: Change, part: Part) -> bool:

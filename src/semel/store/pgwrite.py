@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -18,12 +19,12 @@ from psycopg import errors
 from semel.machine.journal import GENESIS, Row
 from semel.machine.projection import EffectRow, InflightRow, ReadyRow, TaskRow, UnknownRow
 from semel.store.batch import Batch, Facts, SessionFacts, Stream, Writes, by_age, by_rank, unguarded
-from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit
+from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Fenced, Guard, Head, Landed, Outcome, Unit, is_birth
 from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, share_of_oldest
 from semel.store.pgclaims import FEW, Floors, Group, Pair
 from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
-from semel.store.pgpipe import Answer
+from semel.store.pgpipe import Answer, Late
 from semel.store.turns import LOOK_AHEAD, Chosen, Line
 
 log = logging.getLogger("semel")
@@ -34,6 +35,7 @@ AS_BORN = ("queued", "not_started", 0, 0, "", 0, 0, 0, 1, "")  # a task's row fr
 _NUMBERS = frozenset(
     ("seq", "token", "at", "rank", "due", "priority", "attempt", "failures", "crashes", "unknown", "version", "since")
 )
+_TOGETHER = 128  # births in one statement: the server writes these while the next are sent
 _FEW = 3  # rows by themselves; so many cost the server less than arrays do, which it takes apart
 _ONE = {"insert_journal": "insert_journal_row", "put_task": "put_task_row", "put_effect": "put_effect_row"}
 _TYPES = {
@@ -85,7 +87,7 @@ class Transaction:
         else:
             self._begin(first, *given)
             batch, outcomes = self._judge(changes)
-        self._unsent += self._writing(batch.writes())
+        self._unsent += self._writing(batch.writes(apart=True), late=not claims)  # of a claim that fails, all but it is kept
         for at, unit in claims:
             outcomes[at] = self._claim(unit)
         if not self.wrote and (batch.told or self._doubt):
@@ -145,7 +147,7 @@ class Transaction:
         given = [*(c.guard for c in changes if c.guard), *claims]
         guards = sorted({guard.session for guard in given})
         newest = {guard.session: guard.seen for guard in given if guard.seen is not None}  # who holds it holds all before
-        streams = sorted({(p.tenant, p.stream) for c in changes for p in c.parts} | _checked(changes))
+        streams = sorted({(p.tenant, p.stream) for c in changes if not is_birth(c) for p in c.parts} | _checked(changes))
         keys = sorted({c.create[:3] for c in changes if c.create})
         calls: list[Call] = [*first]
         if guards:
@@ -189,13 +191,14 @@ class Transaction:
 
     # --- writing ---
 
-    def _writing(self, writes: Writes | None) -> list[Call]:
+    def _writing(self, writes: Writes | None, *, late: bool = False) -> list[Call]:
         if writes is None:
             return []
-        calls = statements_of(writes, singly=True)
+        calls = statements_of(writes, singly=True, late=late)
         self.wrote = self.wrote or bool(calls)
-        self.queued = self.queued or bool(writes.ready)
-        self._floors.lower(writes.ready)
+        ready = [*writes.ready, *(row for birth in writes.born if (row := birth.parts[0].tables.ready))]
+        self.queued = self.queued or bool(ready)
+        self._floors.lower(ready)
         return calls
 
     # --- claims ---
@@ -361,8 +364,11 @@ class Transaction:
         return taken
 
 
-def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
-    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row."""
+def statements_of(writes: Writes, *, singly: bool = False, late: bool = False) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row.
+
+    late: what is many is made only when it is sent. Then it may fail when a part is written that nobody takes back by itself.
+    """
     born = [row[:7] for row in writes.tasks if row[7:] == AS_BORN]
     others = [row for row in writes.tasks if row[7:] != AS_BORN] if len(born) < len(writes.tasks) else []
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
@@ -381,6 +387,8 @@ def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
     )
     calls: list[Call] = []
     for name, fields, rows in kinds:
+        if name == "insert_journal":
+            calls += _beginnings(writes.born, late=late)
         if not rows:
             continue
         if singly and len(rows) <= _FEW and name in _ONE:
@@ -440,6 +448,26 @@ def _streams(streams: Sequence[Stream]) -> dict[str, str]:
 
 def _columns(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, str]:
     return {name: _array(name)(values) for name, values in zip(fields, zip(*rows, strict=True), strict=True)}
+
+
+def _beginnings(births: Sequence[Change], *, late: bool) -> list[Call]:
+    some = [births[n : n + _TOGETHER] for n in range(0, len(births), _TOGETHER)]
+    return [("insert_born", Late(partial(_born, part)) if late else _born(part)) for part in some]
+
+
+def _born(births: Sequence[Change]) -> dict[str, str]:
+    """What `insert_born` is told of these: the rest of their rows follows from it."""
+    tenants, kinds, keys, tasks = zip(*[birth.create for birth in births], strict=True)
+    parts = [birth.parts[0] for birth in births]
+    rows = [part.rows[0] for part in parts]
+    queues, priorities, dues = zip(*[part.tables.task[4:7] for part in parts], strict=True)  # type: ignore[index]
+    return {
+        "tenant": text_array(tenants), "kind": text_array(kinds), "key": text_array(keys), "task": text_array(tasks),
+        "queue": text_array(queues), "priority": int_array(priorities), "due": int_array(dues),
+        "actor": text_array([row.actor for row in rows]), "at": int_array([row.at for row in rows]),
+        "body": text_array([row.body for row in rows]), "id": text_array([row.id for row in rows]),
+        "hash": bytes_array([row.hash for row in rows]),
+    }  # fmt: skip
 
 
 def _single(fields: Sequence[str], row: Sequence[Any]) -> dict[str, Any]:

@@ -225,12 +225,16 @@ class Postgres:
                 raise
             outcomes.update(zip(waiting, again, strict=True))
             told = [outcomes[at] for at in range(len(units))]
-            for unit, outcome in zip(units, told, strict=True):
-                if isinstance(outcome, Busy) and isinstance(unit, Change) and unit.id:
-                    self._busy.add(unit.id)
-                elif self._busy and isinstance(unit, Change):
-                    self._busy.discard(unit.id)
+            if self._busy or Busy in map(type, told):
+                self._remember_busy(units, told)
             return told
+
+    def _remember_busy(self, units: Sequence[Unit], told: Sequence[Outcome]) -> None:
+        for unit, outcome in zip(units, told, strict=True):
+            if isinstance(outcome, Busy) and isinstance(unit, Change) and unit.id:
+                self._busy.add(unit.id)
+            elif self._busy and isinstance(unit, Change):
+                self._busy.discard(unit.id)
 
     def _sorted_out(self, units: Sequence[Unit]) -> tuple[list[int], list[int]]:
         """Which units are new, and which are known to wait for a lock, or stand behind one that is."""

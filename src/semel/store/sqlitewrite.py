@@ -20,6 +20,7 @@ from semel.store.turns import one_by_one
 
 SQL = statements("sqlite.sql")
 MOST_HEADS = 10_000  # that are remembered
+KEYS_AT_ONCE = {n: SQL["find_tasks"].replace("(?, ?, ?)", ", ".join(["(?, ?, ?)"] * n)) for n in (64, 8)}
 _of_journal = attrgetter("tenant", "stream", "seq", "kind", "actor", "token", "at", "body", "id", "hash")
 log = logging.getLogger("semel")
 
@@ -119,6 +120,18 @@ class Writing:
         self.facts.epoch = row[3]
         return SessionFacts(row[0], row[1], row[2], living=True)
 
+    def _ask_keys(self, keys: Sequence[tuple[str, str, str]]) -> None:
+        """Which tasks these are, many in one question; what is left over is asked for by itself, when it is needed."""
+        at = 0
+        for count, question in KEYS_AT_ONCE.items():
+            while len(keys) - at >= count:
+                some = keys[at : at + count]
+                known: dict[Any, Any] = dict.fromkeys(some)
+                for row in self._raw.execute(question, [part for key in some for part in key]):
+                    known[row[:3]] = row[3]
+                self.facts.keys.update(known)
+                at += count
+
     def _holds(self, seen: tuple[str, str, int, bytes]) -> bool:
         found = self._first("hash_at", seen)
         return found is not None and found[0] == seen[3]
@@ -129,6 +142,7 @@ class Writing:
 
     def change(self, units: dict[int, Change]) -> dict[int, Outcome]:
         """Judge them one after the other, and write what lands."""
+        self._ask_keys([unit.create[:3] for unit in units.values() if unit.create])
         batch = Batch(self.facts)
         outcomes = {at: batch.change(unit) for at, unit in units.items()}
         self._write(batch)
@@ -136,7 +150,7 @@ class Writing:
 
     def _write(self, batch: Batch) -> None:
         """Write what was kept, in one order over all tables; from then on it is what the tables hold."""
-        writes = batch.writes()
+        writes = batch.writes(apart=True)
         if writes is None:
             return
         rows = [_of_journal(row) for row in writes.rows]
@@ -148,10 +162,18 @@ class Writing:
         ):  # fmt: skip
             if found:
                 self._raw.executemany(SQL[name], found)
+            if name == "insert_key" and writes.born:
+                self._write_born(writes.born)
         if writes.epoch:
             self._raw.execute(SQL["set_epoch"], (str(writes.epoch),))
             self.facts.sessions.clear()  # the epoch is read with them
         batch.learn()
+
+    def _write_born(self, births: Sequence[Change]) -> None:
+        parts = [birth.parts[0] for birth in births]
+        self._raw.executemany(SQL["insert_journal"], [_of_journal(part.rows[0]) for part in parts])
+        self._raw.executemany(SQL["insert_task"], [part.tables.task[:7] for part in parts])  # type: ignore[index]
+        self._raw.executemany(SQL["insert_ready"], [part.tables.ready for part in parts if part.tables.ready])
 
     # --- claims ---
 

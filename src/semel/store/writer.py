@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -17,6 +18,7 @@ MOST = 512  # units in one transaction
 PATIENCE_SECONDS = 60.0
 ASIDE_SECONDS = (0.05, 1.0)  # what waits for a lock is tried again after so long; then after longer, up to that
 LINGER_SECONDS = 0.004  # an outcome that nobody waits for looks out so long for a transaction that is made anyway
+MOMENT_SECONDS = 1e-6  # in which another thread gets going
 FOR_EVER = float("inf")
 log = logging.getLogger("semel")
 Observed = Callable[[list[Unit], list[Outcome], float, float], None]  # seconds that it took, and that the first had waited
@@ -32,63 +34,55 @@ class Box(Protocol):
         """From any thread: let the loop look. Never raises."""
 
 
-class Signal:
-    """Something that happens once, on some thread; callbacks run there."""
+# Of all signals, each for a moment: a lock for each would cost more than what it guards. It may be entered again: what a signal
+# of the system, or the garbage collector, runs in between on the same thread may be about another one.
+_changing = threading.RLock()
+os.register_at_fork(after_in_child=_changing._at_fork_reinit)  # type: ignore[attr-defined]
 
-    __slots__ = ("_callbacks", "_lock", "value")
+
+class Signal:
+    """Something that happens once, on some thread; callbacks run there. is_set: whether it has happened."""
+
+    __slots__ = ("_callbacks", "is_set", "value")
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._callbacks: list[tuple[Box | None, Callable[[], object]]] | None = []
+        self._callbacks: list[tuple[Box | None, Callable[[], object]]] | None = None
+        self.is_set = False
         self.value: Any = None
-
-    @property
-    def is_set(self) -> bool:
-        """Whether it has happened."""
-        return self._callbacks is None
 
     def set(self, value: Any = None, boxes: set[Box] | None = None) -> None:
         """It happens; the second time nothing does. boxes: gets those that the caller must ring; None: they are rung here."""
-        with self._lock:
-            callbacks = self._callbacks
-            if callbacks is None:
+        with _changing:
+            if self.is_set:
                 return
             self.value = value  # first: `is_set` is read without the lock
-            self._callbacks = None
-        interrupted: KeyboardInterrupt | None = None
-        for box, callback in callbacks:
-            try:
-                if box is None:
-                    callback()
-                    continue
-                box.put(callback)
-                if boxes is None:
-                    box.ring()
-                else:
-                    boxes.add(box)
-            except KeyboardInterrupt as error:
-                interrupted = error
-            except BaseException:  # whoever sets it (the writer's thread, say) must go on
-                log.exception("semel: a callback failed")
-        if interrupted is not None:
-            raise interrupted
+            self.is_set = True
+            callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            _call_back(callbacks, boxes)
 
     def then(self, callback: Callable[[], None]) -> None:
         """Run `callback` when it happens, or now if it has."""
-        with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.append((None, callback))
-                return
-        callback()
+        if not self._told_later(None, callback):
+            callback()
 
     def hand(self, box: Box, call: Callable[[], object]) -> None:
         """Put `call` into the box when it happens, or now if it has, and let its loop be woken: once for a whole batch."""
-        with self._lock:
-            if self._callbacks is not None:
-                self._callbacks.append((box, call))
-                return
-        box.put(call)
-        box.ring()
+        if not self._told_later(box, call):
+            box.put(call)
+            box.ring()
+
+    def _told_later(self, box: Box | None, call: Callable[[], object]) -> bool:
+        """Whether it has not happened yet, so that whoever sets it tells."""
+        told = [(box, call)]
+        with _changing:
+            if self.is_set:
+                return False
+            if self._callbacks is None:
+                self._callbacks = told
+            else:
+                self._callbacks += told
+            return True
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread until it happens; False: `timeout` seconds were over first."""
@@ -98,6 +92,26 @@ class Signal:
         gate.acquire()
         self.then(gate.release)
         return gate.acquire(timeout=-1 if timeout is None else max(0.0, timeout))
+
+
+def _call_back(callbacks: list[tuple[Box | None, Callable[[], object]]], boxes: set[Box] | None) -> None:
+    interrupted: KeyboardInterrupt | None = None
+    for box, callback in callbacks:
+        try:
+            if box is None:
+                callback()
+                continue
+            box.put(callback)
+            if boxes is None:
+                box.ring()
+            else:
+                boxes.add(box)
+        except KeyboardInterrupt as error:
+            interrupted = error
+        except BaseException:  # whoever sets it (the writer's thread, say) must go on
+            log.exception("semel: a callback failed")
+    if interrupted is not None:
+        raise interrupted
 
 
 class Ticket(Signal):
@@ -147,13 +161,19 @@ class Writer:
         self._give((ticket,), waited_for=waited_for)
         return ticket
 
-    def submit_all(self, units: Iterable[Unit]) -> list[Ticket]:
-        """Give several, one behind the other; somebody waits for all of them. The thread is woken once."""
+    def submit_all(self, units: Iterable[Unit], *, begin: bool = False) -> list[Ticket]:
+        """Give several, one behind the other; somebody waits for all of them. The thread is woken once.
+
+        begin: more will follow, and take a while to make: a thread that was idle may begin with these, which it could not
+        while this one goes on without a pause.
+        """
         tickets = [Ticket(unit) for unit in units]
-        self._give(tickets, waited_for=True)
+        if self._give(tickets, waited_for=True) and begin:
+            time.sleep(MOMENT_SECONDS)
         return tickets
 
-    def _give(self, tickets: Sequence[Ticket], *, waited_for: bool) -> None:
+    def _give(self, tickets: Sequence[Ticket], *, waited_for: bool) -> bool:
+        """Whether the thread had to be woken."""
         with self._lock:
             if self._closing:
                 raise StoreUnavailable("the app is closed; make a new semel.App to go on")
@@ -168,6 +188,8 @@ class Writer:
             if self._wakes_at and (waited_for or self._lingering_until < self._wakes_at or len(self._queue) == MOST):
                 self._wakes_at = 0.0
                 self._wake.notify()
+                return True
+            return False
 
     def barrier(self) -> Ticket:
         """Happens when all that was submitted before has been answered."""

@@ -14,7 +14,7 @@ from semel.machine import tasks
 from semel.machine.journal import Row
 from semel.machine.projection import Tables
 from semel.model import Refusal
-from semel.store.contract import Change, Claims, ClaimUnit, Guard, Head, Outcome, Part, SessionRow, Store, Unit
+from semel.store.contract import Birth, Change, Claims, ClaimUnit, Guard, Head, Outcome, Part, SessionRow, Store, Unit
 from semel.store.writer import Writer
 
 AT = 1_700_000_000_000  # "now", in milliseconds since the Unix epoch
@@ -86,7 +86,7 @@ def task(
     identity, name = change_id(), id or f"task-{change_id()}"
     event = j.Enqueued(name, kind, key, {"key": key}, queue, priority, due)
     part, state, head = part_of_task(tenant, None, START, (event,), actor="kit", token=0, at=AT, id=identity)
-    return Change(identity, (part,), create=(tenant, kind, key, name)), Known(state, head, tenant)
+    return Birth(identity, (part,), create=(tenant, kind, key, name)), Known(state, head, tenant)
 
 
 def bad(stream: Stream) -> Change:

@@ -135,6 +135,24 @@ WHERE r.queue = k.queue AND r.kind = k.kind AND r.rank = k.rank AND r.due = k.du
 INSERT INTO semel.task_key (tenant, kind, key, task)
 SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[]);
 
+-- name: insert_born
+-- Tasks that begin: all rows of each but its key, from what is not the same for all. Their keys were inserted before.
+WITH k AS MATERIALIZED (
+    SELECT * FROM unnest(%(tenant)s::text[], %(kind)s::text[], %(key)s::text[], %(task)s::text[], %(queue)s::text[],
+                         %(priority)s::bigint[], %(due)s::bigint[], %(actor)s::text[], %(at)s::bigint[], %(body)s::text[],
+                         %(id)s::text[], %(hash)s::bytea[])
+        AS k (tenant, kind, key, task, queue, priority, due, actor, at, body, id, hash)
+), waits AS (
+    INSERT INTO semel.ready (queue, kind, rank, due, tenant, task)
+    SELECT queue, kind, -priority, due, tenant, task FROM k WHERE queue <> ''
+), stands AS (
+    INSERT INTO semel.task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
+                            crashes, unknown, version, why)
+    SELECT tenant, task, kind, key, queue, priority, due, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, '' FROM k
+)
+INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
+SELECT tenant, task, 1, 'enqueued', actor, 0, at, body, id, hash FROM k;
+
 -- name: insert_journal
 INSERT INTO semel.journal (tenant, stream, seq, kind, actor, token, at, body, id, hash)
 SELECT * FROM unnest(%(tenant)s::text[], %(stream)s::text[], %(seq)s::bigint[], %(kind)s::text[], %(actor)s::text[],

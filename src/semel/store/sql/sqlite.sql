@@ -8,6 +8,12 @@ INSERT INTO journal (tenant, stream, seq, kind, actor, token, at, body, id, hash
 -- What stands before a tombstone (R22).
 DELETE FROM journal WHERE tenant = ? AND stream = ? AND seq < ?;
 
+-- name: insert_task
+-- Of a task that begins: nobody else has a row of it, since its key was inserted before.
+INSERT INTO task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures, crashes,
+                  unknown, version, why)
+VALUES (?, ?, ?, ?, ?, ?, ?, 'queued', 'not_started', 0, 0, '', 0, 0, 0, 1, '');
+
 -- name: put_task
 INSERT INTO task (tenant, task, kind, key, queue, priority, due, delivery, execution, attempt, token, session, failures,
                   crashes, unknown, version, why)
@@ -22,6 +28,12 @@ INSERT INTO task_key (tenant, kind, key, task) VALUES (?, ?, ?, ?);
 
 -- name: find_task
 SELECT task FROM task_key WHERE tenant = ? AND kind = ? AND key = ?;
+
+-- name: find_tasks
+-- Of several keys at once; the place of one is there as often as there are keys.
+WITH k (tenant, kind, key) AS (VALUES (?, ?, ?))
+SELECT t.tenant, t.kind, t.key, t.task
+FROM k CROSS JOIN task_key t ON t.tenant = k.tenant AND t.kind = k.kind AND t.key = k.key;
 
 -- name: delete_ready
 DELETE FROM ready WHERE queue = ? AND kind = ? AND rank = ? AND due = ? AND tenant = ? AND task = ?;
