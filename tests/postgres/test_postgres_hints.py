@@ -91,6 +91,7 @@ def test_who_queues_nothing_says_nothing_of_it_and_hears_nothing_of_himself(
     with psycopg.connect(database, autocommit=True) as listener:
         listener.execute("LISTEN semel")
         assert one(store, task("k")[0]) == Landed()
+        assert store._hints._rider == store._writer.pid, "known before it spoke, on a connection that was new"
         store._hints._last = 0.0
         assert isinstance(one(store, task("k")[0]), Exists)
         assert one(store, Stream("s").then()[0]) == Landed()

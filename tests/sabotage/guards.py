@@ -477,6 +477,8 @@ BY_TEST = (
           ("tests/postgres/test_postgres_hints.py",)),
     Guard("workers: nobody hears himself", "store/pglisten.py", "told.be_pid not in (raw.info.backend_pid, self._rider)", "told.be_pid != raw.info.backend_pid",
           ("tests/postgres/test_postgres_hints.py",)),
+    Guard("workers: nobody hears himself on a connection that is new", "store/postgres.py", "riding(self._writer.server())", "riding(self._writer.pid)",
+          ("tests/postgres/test_postgres_hints.py",)),
     Guard("workers: a hint of what queued nothing is held back", "store/pglisten.py", "self._last if self._queued else max(self._last, self._since)", "self._last",
           ("tests/postgres/test_postgres_hints.py",)),
     Guard("workers: hints are not given one upon the other", "store/pglisten.py", "max(self._last + COALESCE_SECONDS, self._ride_after)", "self._ride_after",

@@ -154,6 +154,11 @@ class Link:
         """The server's process; 0 if there is none."""
         return self._raw.pgconn.backend_pid if self._raw is not None and not self._raw.closed else 0
 
+    def server(self) -> int:
+        """The server's process that is asked next. Connects, and raises what `pipe` does."""
+        with self.lock:
+            return self._connected().pgconn.backend_pid
+
     @property
     def behind(self) -> psycopg.Error | None:
         """Why what was sent behind the last statements has failed, if it has."""

@@ -330,7 +330,7 @@ class Postgres:
         return outcomes
 
     def _riding(self) -> str:
-        return self._hints.riding(self._writer.pid)
+        return self._hints.riding(self._writer.server())  # known before it speaks: nobody is to hear himself
 
     def lend(self, seconds: float, idle_seconds: float) -> Lent:
         """A transaction for an `Atomic` effect, on a connection beside the four; of those there are two at most."""
