@@ -837,6 +837,7 @@ BY_TEST = (
           "known[place] = max(known[place], row.version)", "pass", OLDER),
     Guard("S7 a task at work that went on meanwhile is not taken for one that lost its end", "engine/audit.py",
           "elif known[place] > last and (end := store.head(*place).seq) < known[place]:", "elif known[place] > (end := last):", OLDER),
+    Guard("S7 what comes while the surplus is named is none", "engine/audit.py", " and row.key not in _told(store, *asked):", ":", OLDER),
     Guard("S7 of a task at work its row's version must fit all the same", "engine/audit.py",
           "tables.task.version < held.version <= last", "True", OLDER),
     Guard("S7 rows past semel are found", "engine/audit.py", "elif known is not None and known < last and tables.task is not None:", "elif False:", AUDIT),
