@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,3 +92,28 @@ def test_a_collector_that_is_off_is_left_alone(tmp_path: Path) -> None:
 def test_a_concurrency_without_measure_lets_it_wait_for_no_more_than_so_much(tmp_path: Path, concurrency: int) -> None:
     gc.set_threshold(700, 10, 10)
     assert during(tmp_path, concurrency) == [(collector.MOST, 10, 10)]
+
+
+def test_one_that_was_left_in_the_middle_ends_while_another_is_at_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may end it at any allocation, also where the lock is held."""
+    gc.set_threshold(700, 10, 10)
+    left, set_them = collector.beside(200), gc.set_threshold
+    left.__enter__()
+    seen: list[int] = []
+
+    def finalized(*wanted: int) -> None:
+        seen.append(wanted[0])
+        if seen[1:] == [200 * collector.EACH]:  # the other ends, and `left` just before that is set
+            left.__exit__(None, None, None)
+        set_them(*wanted)
+
+    def at_it() -> None:
+        with collector.beside(500):
+            pass
+
+    monkeypatch.setattr(gc, "set_threshold", finalized)
+    thread = threading.Thread(target=at_it, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive(), "it waits for itself, and all others for it"
+    assert seen == [50_000, 20_000, 700] and gc.get_threshold() == (700, 10, 10)

@@ -14,7 +14,7 @@ from semel.machine import journal as j
 from semel.store.contract import Birth, Broken, Change, Exists, Landed, Outcome, Stale, Store
 from semel.store.postgres import Postgres
 from semel.store.sqlite import SQLite
-from semel.testing.conformance_kit import AT, Known, Stream, commit, task
+from semel.testing.conformance_kit import AT, KIND, TENANT, Known, Stream, commit, task
 
 MANY = 150  # births; more than go into one statement
 
@@ -104,4 +104,16 @@ def test_what_was_asked_of_a_stream_before_it_was_born_is_not_remembered(dialect
     birth, known = begun(1)
     more = known.then(j.Signalled("paid", 1))[0]
     assert [commit(store, one)[0] for one in (more, birth, more)] == [Stale("task-0001"), Landed(), Landed()]
+    store.close()
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgres"])
+def test_of_two_births_under_one_id_one_lands_and_the_other_is_told(dialect: str, tmp_path: Path, own_database: str) -> None:
+    store: Store = SQLite(str(tmp_path / "a.db")) if dialect == "sqlite" else Postgres(emptied(own_database))
+    first, second, third = [task(key, id="same")[0] for key in ("k1", "k2", "k3")]
+    outcomes = [*commit(store, first, begun(1)[0], second), *commit(store, third)]
+    assert outcomes[:2] == [Landed(), Landed()]
+    assert [type(outcome) for outcome in outcomes[2:]] == [Broken, Broken], "nothing is accepted that nobody will ever do"
+    assert [row.key for row in store.tasks(None, kind=KIND)] == ["k1"]
+    assert [store.find_task(TENANT, KIND, key) for key in ("k1", "k2", "k3")] == ["same", None, None]
     store.close()

@@ -16,8 +16,9 @@ from psycopg import errors
 from semel.errors import StoreUnavailable
 from semel.machine import journal as j
 from semel.machine import projection, tasks
+from semel.store import pgwrite
 from semel.store.batch import Facts
-from semel.store.contract import Broken, Change, ClaimUnit, Exists, Guard, Head, Landed, Outcome, Stale
+from semel.store.contract import Broken, Change, ClaimUnit, Exists, Fenced, Guard, Head, Landed, Outcome, Stale
 from semel.store.pgexpect import expected
 from semel.store.pgpipe import Pipe, statement
 from semel.store.postgres import Postgres
@@ -226,3 +227,23 @@ def test_an_interrupt_is_told_as_such_and_ends_the_connection(database: str) -> 
         with pytest.raises(KeyboardInterrupt):
             pipe.run([("one", None)])
         assert raw.closed
+
+
+def test_who_is_stopped_while_he_makes_what_he_writes_holds_no_lock(make_store: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a pipeline the server would wait for the rest without any timeout, and nobody could fence him (R14)."""
+    store, other = make_store(), make_store()
+    guard, made, outcomes = session(store, "stopped"), pgwrite._born, list[Outcome]()
+
+    def stopped(births: Sequence[Change]) -> dict[str, str]:
+        if births[-1].create == last.create and not outcomes:  # most of it is made
+            outcomes.append(other.commit([task(first.create[2], id="theirs")[0]])[0])
+            assert other.fence("stopped", "n0", "it stands still")
+        return made(births)
+
+    births = [task(f"k{n:03}", id=f"t{n:03}")[0] for n in range(2 * pgwrite._TOGETHER)]
+    first, last = births[0], births[-1]
+    assert first.create is not None
+    monkeypatch.setattr(pgwrite, "_born", stopped)
+    told, _ = commit(store, [Stream("s").then(guard=guard)[0], *births], careful=False)
+    assert outcomes == [Landed()]
+    assert isinstance(told[0], Fenced) and told[1] == Exists("theirs") and set(map(type, told[2:])) == {Landed}

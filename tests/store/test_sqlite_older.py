@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -151,4 +152,26 @@ def test_who_works_on_hides_no_other_stream_that_lost_its_end(path: Path) -> Non
 
     found = verify(Counted(store, told)).wrong  # type: ignore[arg-type]
     assert {one.stream for one in found if one.what == "truncated"} == {second.state.id}, found
+    store.close()
+
+
+def test_what_comes_while_the_surplus_is_named_is_none(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of which no journal tells is found; an effect that begins after its stream was read is not called one."""
+    monkeypatch.setattr(pages, "PAGE", 1)
+    store = SQLite(str(path))
+    known, at, left = at_work(store, 2), "", 5
+    with contextlib.closing(apsw.Connection(str(path))) as raw:
+        names = [name for _, name, *_ in raw.execute("PRAGMA table_info(effect)")]
+    rest = ", ".join(name for name in names if name not in ("tenant", "key"))
+    owner(path, f"INSERT INTO effect (tenant, key, {rest}) SELECT tenant, 'sml_zzz', {rest} FROM effect LIMIT 1")
+
+    def told(name: str) -> None:
+        nonlocal known, at, left
+        if name == "effects_after" and at == "heads" and left:
+            known, left = [works(store, one) for one in known], left - 1
+        at = "heads" if name == "heads" or (at == "heads" and name in ("effects_after", "rows")) else ""
+
+    found = verify(Counted(store, told)).wrong  # type: ignore[arg-type]
+    assert [one.stream for one in found if one.what == "table"] == ["sml_zzz"], found
+    assert not left
     store.close()

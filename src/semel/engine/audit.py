@@ -395,7 +395,8 @@ def _surplus(store: Store, report: Report) -> list[Wrong]:
     if "effect" in differ:
         told = lru_cache(REMEMBERED)(partial(_told, store))  # else a task with many effects is read for each of them
         for row in every_effect(store):
-            if row.key not in told(row.tenant, row.stream, row.stream == row.key):
+            asked = row.tenant, row.stream, row.stream == row.key
+            if row.key not in told(*asked) and row.key not in _told(store, *asked):  # what began since that was read is no fault
                 wrong.append(Wrong(row.tenant, row.key, "table", f"table effect: no journal tells of this {row.name}"))
     if "unknown" in differ:
         for unknown in store.unknown(None, limit=report.found["unknown"] + 1):

@@ -13,10 +13,12 @@ EACH = 100  # about so many objects are held for an attempt under way, and let g
 MOST = 1_000_000  # a concurrency without measure says nothing of what is held, and what lies in cycles must not fill the memory
 
 Thresholds = tuple[int, int, int]
-_lock = threading.Lock()
+_lock = threading.RLock()  # the collector itself may end one that was left in the middle, on the thread that holds it
 os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]
 _asked: list[int] = []  # by each who is at it now
 _raised: list[tuple[Thresholds, Thresholds]] = []  # what was there, and what we have set; one at most
+_unseen: list[int] = []  # changes of `_asked` that are not seen to yet
+os.register_at_fork(after_in_child=_unseen.clear)
 
 
 @contextlib.contextmanager
@@ -40,6 +42,21 @@ def beside(attempts: int) -> Iterator[None]:
 
 
 def _adjust() -> None:
+    """See to what is asked for now; who comes in between, on the same thread, leaves it to whoever is at it."""
+    if _unseen:
+        _unseen.append(1)
+        return
+    _unseen.append(1)
+    try:
+        while _unseen:
+            seen = len(_unseen)
+            _set()
+            del _unseen[:seen]
+    finally:
+        _unseen.clear()
+
+
+def _set() -> None:
     now: Thresholds = gc.get_threshold()
     if _raised and _raised[0][1] != now:  # somebody has set another meanwhile
         _raised.clear()

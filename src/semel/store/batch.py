@@ -113,6 +113,7 @@ class Batch:
             self.told = True
             return LANDED if taken == task else Exists(taken)
         self._keys[tenant, kind, key] = task
+        self._goes_on((tenant, task))  # another key's birth under this id: the journal's primary key must meet both
         self._born[tenant, task] = change
         return LANDED
 

@@ -55,22 +55,6 @@ def statement(name: str, text: bytes) -> Statement:
     return Statement(name.encode(), _PLACE.sub(numbered, text), tuple(places))
 
 
-class Late:
-    """Parameters that are made when they are sent: the server works on what stands before them meanwhile."""
-
-    __slots__ = ("_make",)
-
-    def __init__(self, make: Callable[[], Any]) -> None:
-        self._make = make
-
-    def __call__(self) -> Any:
-        return self._make()
-
-
-def _values(what: Statement, params: Any) -> list[bytes | None] | Late | None:
-    return params if isinstance(params, Late) else what.values(params)
-
-
 def _text(value: Any) -> bytes | None:
     if value is None:
         return None
@@ -101,44 +85,25 @@ class Pipe:
     ) -> list[Answer]:
         """One round trip. Raises psycopg's errors: the first one; what came after it was not done.
 
-        What is `Late` is made when what stands before it is on its way. If it cannot be, what comes after it is not done either.
+        All of it is made before any of it is sent: while the server waits for the rest of a pipeline, no timeout of its own
+        runs, and a process that is stopped just then would hold its locks for ever (R14).
 
         behind: a statement without values that follows if the calls, which end with a COMMIT, have succeeded. What it says is
         not answered, and if it fails nothing else has. answered: called between what the server says of them and of it.
         """
         given = [*calls, *([(behind, None)] if behind else [])]
-        sent = [(name, what := self._statements[name], _values(what, params)) for name, params in given]
+        sent = [(name, what := self._statements[name], what.values(params)) for name, params in given]
         pgconn = self.raw.pgconn
         pgconn.enter_pipeline_mode()
-        made: list[bool] = []
         try:
-            wrong = self._send_all(pgconn, sent, made)
+            made = [self._send(pgconn, *one) for one in sent]
             pgconn.pipeline_sync()
             results = self.raw.wait(_answered(pgconn, len(calls) + sum(made[: len(calls)]), answered))
         except BaseException:  # an interrupt, say: nobody knows where it stands
             pgconn.finish()
             raise
         pgconn.exit_pipeline_mode()
-        answers = self._answers([name for name, _, _ in sent[: len(made)]], made, results, len(calls))
-        if wrong is not None:
-            raise wrong
-        return answers
-
-    def _send_all(
-        self, pgconn: PGconn, sent: Sequence[tuple[str, Statement, list[bytes | None] | Late | None]], made: list[bool]
-    ) -> Exception | None:
-        """Send them in order; `made` gets whether each was prepared first. Why one could not be made, and so was not sent."""
-        for name, what, values in sent:
-            if isinstance(values, Late):
-                try:
-                    ready = what.values(values())
-                except Exception as error:
-                    return error
-                made.append(self._send(pgconn, name, what, ready))
-                pgconn.flush()
-            else:
-                made.append(self._send(pgconn, name, what, values))
-        return None
+        return self._answers([name for name, _, _ in sent], made, results, len(calls))
 
     def _send(self, pgconn: PGconn, name: str, what: Statement, values: list[bytes | None] | None) -> bool:
         """Whether it is prepared first."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -24,7 +23,7 @@ from semel.store.passed import BEFORE_ALL, Asked, Found, Place, Starts, Walk, sh
 from semel.store.pgclaims import FEW, Floors, Group, Pair
 from semel.store.pgexpect import expected
 from semel.store.pglink import LOCKED, UNAVAILABLE, Call, Link, bytes_array, int_array, text_array
-from semel.store.pgpipe import Answer, Late
+from semel.store.pgpipe import Answer
 from semel.store.turns import LOOK_AHEAD, Chosen, Line
 
 log = logging.getLogger("semel")
@@ -87,7 +86,7 @@ class Transaction:
         else:
             self._begin(first, *given)
             batch, outcomes = self._judge(changes)
-        self._unsent += self._writing(batch.writes(apart=True), late=not claims)  # of a claim that fails, all but it is kept
+        self._unsent += self._writing(batch.writes(apart=True))
         for at, unit in claims:
             outcomes[at] = self._claim(unit)
         if not self.wrote and (batch.told or self._doubt):
@@ -191,10 +190,10 @@ class Transaction:
 
     # --- writing ---
 
-    def _writing(self, writes: Writes | None, *, late: bool = False) -> list[Call]:
+    def _writing(self, writes: Writes | None) -> list[Call]:
         if writes is None:
             return []
-        calls = statements_of(writes, singly=True, late=late)
+        calls = statements_of(writes, singly=True)
         self.wrote = self.wrote or bool(calls)
         ready = [*writes.ready, *(row for birth in writes.born if (row := birth.parts[0].tables.ready))]
         self.queued = self.queued or bool(ready)
@@ -364,11 +363,8 @@ class Transaction:
         return taken
 
 
-def statements_of(writes: Writes, *, singly: bool = False, late: bool = False) -> list[Call]:
-    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row.
-
-    late: what is many is made only when it is sent. Then it may fail when a part is written that nobody takes back by itself.
-    """
+def statements_of(writes: Writes, *, singly: bool = False) -> list[Call]:
+    """The statements that write a batch, one for each kind, in the one order. singly: what is few of a kind, row by row."""
     born = [row[:7] for row in writes.tasks if row[7:] == AS_BORN]
     others = [row for row in writes.tasks if row[7:] != AS_BORN] if len(born) < len(writes.tasks) else []
     kinds: tuple[tuple[str, Sequence[str], Sequence[Any]], ...] = (
@@ -388,7 +384,7 @@ def statements_of(writes: Writes, *, singly: bool = False, late: bool = False) -
     calls: list[Call] = []
     for name, fields, rows in kinds:
         if name == "insert_journal":
-            calls += _beginnings(writes.born, late=late)
+            calls += _beginnings(writes.born)
         if not rows:
             continue
         if singly and len(rows) <= _FEW and name in _ONE:
@@ -450,9 +446,8 @@ def _columns(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, 
     return {name: _array(name)(values) for name, values in zip(fields, zip(*rows, strict=True), strict=True)}
 
 
-def _beginnings(births: Sequence[Change], *, late: bool) -> list[Call]:
-    some = [births[n : n + _TOGETHER] for n in range(0, len(births), _TOGETHER)]
-    return [("insert_born", Late(partial(_born, part)) if late else _born(part)) for part in some]
+def _beginnings(births: Sequence[Change]) -> list[Call]:
+    return [("insert_born", _born(births[n : n + _TOGETHER])) for n in range(0, len(births), _TOGETHER)]
 
 
 def _born(births: Sequence[Change]) -> dict[str, str]:
