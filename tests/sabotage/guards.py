@@ -585,7 +585,6 @@ BY_TEST = (
     Guard("workers: what was queued while the store was asked is looked at before one is idle", "worker.py", "self._poked or self._heard or self._ahead", "self._poked or self._ahead", START),
     Guard("workers: one that may start nothing is not idle", "worker.py", "        if self._room() <= 0:\n", "        if self._free() <= 0:\n", START),
     Guard("workers: what was asked ahead takes its room", "worker.py", " - len(self._running) - coming", " - len(self._running)", BACKLOG),
-    Guard("workers: one claim at a time is asked ahead", "worker.py", "self._ahead is not None or self._claiming", "self._claiming", BACKLOG),
     Guard("workers: one claim at a time is asked", "worker.py", "may = due and self._ahead is None", "may = due", BACKLOG),
     Guard("workers: what is claimed takes its room before it begins", "worker.py", "self._claiming = asked  # until", "self._claiming = None  # until", BACKLOG),
     Guard("R17 a task that is claimed again with its end is held", "worker.py", "        if not self._has_again(place):\n", "        if True:\n", BACKLOG),
