@@ -113,8 +113,10 @@ class Worker:
         self._busy_at = 0.0
         self._due: int | None = None  # when the first waiting task falls due, as last seen
         self._more = False  # the last claim got all that it asked for: more is due, most likely
-        self._claiming = False
-        self._ahead: Asked | None = None  # a claim that nobody waits for yet
+        self._claiming: Asked | None = None  # a claim that is waited for, or whose tasks are about to begin
+        self._ahead: Asked | None = None  # one that nobody waits for yet
+        self._newest: dict[tuple[str, str], Running] = {}  # by (tenant, task)
+        self._asked_all_at = 0.0  # loop time
 
     # --- the loop ---
 
@@ -204,7 +206,7 @@ class Worker:
 
     async def _work(self) -> None:
         store = self._runtime.desk.store
-        seen, looked, asked_all, again = -1, 0.0, 0.0, False
+        seen, looked, again = -1, 0.0, False
         clock = asyncio.get_running_loop().time
         while not self._stopping:
             now = clock()
@@ -218,16 +220,15 @@ class Worker:
                 await asyncio.sleep(0)
             changed = store.changed() if self._hears and seen != -1 else await self._asked(store.changed)  # else it may wait
             if changed != seen or now - looked >= (IDLE_LOOK_SECONDS if idle else LOOK_SECONDS) or self._poked or again:
-                for_all = changed != seen or now - asked_all >= (ALL_SECONDS if idle else LOOK_SECONDS)
-                asked_all = now if for_all else asked_all
+                for_all = changed != seen or now - self._asked_all_at >= (ALL_SECONDS if idle else LOOK_SECONDS)
                 self._poked = False
                 seen, looked = changed, now
-                claimed += await self._claim_due(for_all=for_all, in_vain=at_once == 0)
+                claimed += await self._claim_due(for_all=for_all, at_once=at_once)
                 again = heard and not claimed  # it may stand where this look did not go: after a poll, once more
                 if claimed or self._running:
                     self._busy_at = now
-                if claimed or self._poked or self._heard:  # or something of ours ended, or was queued, while the store was asked
-                    continue
+                if claimed or self._poked or self._heard or self._ahead is not None:
+                    continue  # or something of ours ended, or was queued, or is claimed, while the store was asked
                 if self._until_idle and self._idle():
                     return
             await self._sleep()
@@ -236,7 +237,7 @@ class Worker:
         """Until something of ours ends, or it is time to look whether others wrote."""
         loop = asyncio.get_running_loop()
         now = self._runtime.desk.clock.wall_ms()
-        if self._due is not None and self._due <= now and self._free() and loop.time() >= self._not_before:
+        if self._due is not None and self._due <= now and self._free() > 0 and loop.time() >= self._not_before:
             self._poked = True
             return
         pause = POLL_SECONDS if loop.time() - self._busy_at < BUSY_SECONDS else IDLE_POLL_SECONDS
@@ -279,14 +280,17 @@ class Worker:
             return False
         return self._due is None or self._due > self._runtime.desk.clock.wall_ms() + IDLE_HORIZON_MS
 
-    async def _claim_due(self, *, for_all: bool, in_vain: bool = False) -> int:
+    async def _claim_due(self, *, for_all: bool, at_once: int | None) -> int:
         """Claim what is due, if anything is and there is room; start what may start alone. for_all: then ask for the rest, which
         must be known before anybody says that nothing is left to do.
 
-        in_vain: a claim found nothing just now, so that what is due is in a rival's hands, and looked at again after a poll.
+        at_once: what a claim has found just now. If nothing, what is due is in a rival's hands, and looked at again after a poll.
         """
+        in_vain, clock = at_once == 0, asyncio.get_running_loop().time
         await self._start_alone()
         if self._room() <= 0:
+            if at_once and clock() - self._asked_all_at >= LOOK_SECONDS:  # as long as a backlog lasts there may never be room
+                await self._ask_for_all()
             return 0
         if self._paused is None:
             await self._ask_for_all()
@@ -298,8 +302,9 @@ class Worker:
             log.warning("semel: the store answers again")
         due = self._due is not None and self._due <= self._runtime.desk.clock.wall_ms()
         if due and in_vain:
-            self._not_before = max(self._not_before, asyncio.get_running_loop().time() + POLL_SECONDS)
-        claimed = await self._taken(self._ask_for(queues, kinds)) if due and self._free() > 0 and not in_vain else 0
+            self._not_before = max(self._not_before, clock() + POLL_SECONDS)
+        may = due and self._ahead is None  # one claim at a time: of two, each would say of the other's that it is not held
+        claimed = await self._taken(self._ask_for(queues, kinds)) if may and self._free() > 0 and not in_vain else 0
         if for_all or (self._until_idle and not claimed):
             await self._ask_for_all()
         return claimed
@@ -329,6 +334,7 @@ class Worker:
 
     async def _ask_for_all(self) -> None:
         """What people have paused, and what waits that this worker does not know. A claim asks for the pauses by itself."""
+        self._asked_all_at = asyncio.get_running_loop().time()
         runtime = self._runtime
         store, tenant = runtime.desk.store, runtime.desk.tenant
         paused, foreign = await self._asked(lambda: (runtime.paused.now(), store.foreign(self.queues, self.kinds, tenant)))
@@ -353,14 +359,15 @@ class Worker:
         return Asked(ticket, registered, limit)
 
     async def _taken(self, asked: Asked, *, hint: bool = False) -> int:
-        """Start what was claimed; how many. hint: that there is anything is hearsay, so that it says nothing of what is due if
-        there is not.
-        """
-        self._claiming = True
+        """Start what was claimed; how many. hint: that there is anything is hearsay; if not, it says nothing of what is due."""
+        self._claiming = asked  # until all of it runs: what has not begun takes no room yet
         try:
-            outcome = await drive.wait_for_signal(asked.ticket)
+            return await self._begun(asked, hint)
         finally:
-            self._claiming = False
+            self._claiming = None
+
+    async def _begun(self, asked: Asked, hint: bool) -> int:
+        outcome = await drive.wait_for_signal(asked.ticket)
         not_taken(self._session, asked.registered, outcome)
         if isinstance(outcome, Fenced):
             self._session.fence_self(outcome.why)
@@ -445,6 +452,7 @@ class Worker:
             loop, here = asyncio.get_running_loop(), attempt.code_ended
             attempt.code_ended = lambda: _quietly(lambda: loop.call_soon_threadsafe(here))
         self._running.add(running)
+        self._newest[taken.tenant, taken.task.id] = running
         self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
 
@@ -470,9 +478,8 @@ class Worker:
 
     def _ask_ahead(self) -> None:
         """Behind a claim that got all it asked for the next goes to the writer at once: ahead of the end that made room for it,
-        so that one transaction can write down both. Not for little room among much: the ends of many come together.
-        """
-        if not self._more or self._ahead is not None or self._claiming or self._stopping:
+        so that one transaction can write down both. Not for little room among much: the ends of many come together."""
+        if not self._more or self._ahead is not None or self._claiming is not None or self._stopping:
             return
         if self._free() * AHEAD_SHARE < self._concurrency:
             return
@@ -486,9 +493,17 @@ class Worker:
         self._ending.discard(running)
         self._by_itself = self._by_itself and bool(self._running)
         running.attempt.code_ended = _nothing  # it leads to `running`: a cycle would keep all of it until the next collection
-        ledger = running.attempt.ledger
-        self._session.held.discard((ledger.tenant, ledger.state.id))
+        place = running.attempt.ledger.tenant, running.attempt.ledger.state.id
+        if self._newest.get(place) is running:
+            del self._newest[place]
+        if not self._has_again(place):
+            self._session.held.discard(place)
         self._poke()
+
+    def _has_again(self, place: tuple[str, str]) -> bool:
+        """Whether it was claimed anew, which one transaction can write down with the end of its last attempt (R17)."""
+        asked = any(place in one.registered for one in (self._ahead, self._claiming) if one is not None)
+        return asked or place in self._newest or any((one.tenant, one.task.id) == place for one in self._alone)
 
     # --- stopping ---
 

@@ -6,17 +6,21 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import semel
-from semel.engine.ledger import Desk
-from semel.store.contract import Change, Claims, ClaimUnit, Outcome, Unit
+from semel import worker
+from semel.engine.clock import Clock
+from semel.engine.ledger import Desk, Ledger
+from semel.engine.session import Session
+from semel.store.contract import Change, ClaimedTask, Claims, ClaimUnit, Outcome, Unit
 from semel.store.sqlite import SQLite
 from semel.store.writer import Ticket, Writer
-from semel.worker import Worker
+from semel.worker import Asked, Worker
 
 TASKS = 20
 
@@ -177,3 +181,114 @@ def test_what_was_asked_ahead_of_a_stop_is_nobody_elses_to_take_back(tmp_path: P
     found = [row.delivery for row in office.app.tasks.list()]
     assert sorted(set(found)) == ["acknowledged", "queued"]
     assert found.count("acknowledged") == len(office.ran)
+
+
+def test_what_is_claimed_takes_its_room_before_it_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes to read what a task has joined."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    running, most = 0, 0
+    ledger = Worker._ledger
+
+    @app.task(intent=("n",))
+    async def work(n: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.03 * (n % 3))
+        running -= 1
+
+    async def slowly(one: Worker, taken: ClaimedTask) -> Ledger:
+        await asyncio.sleep(0.003)
+        return await ledger(one, taken)
+
+    work.enqueue_many([work.call(n) for n in range(60)])
+    monkeypatch.setattr(Worker, "_ledger", slowly)
+    app.run_worker(until_idle=True, concurrency=4)
+    assert [row.delivery for row in app.tasks.list(limit=300)] == ["acknowledged"] * 60
+    assert most == 4
+
+
+def test_a_task_that_is_claimed_again_with_its_end_is_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R17: else its own session would give it back while it runs, and it would run beside itself."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    tries = 0
+
+    @app.task(intent=("n",), retry=semel.Retry(max_attempts=5, backoff=timedelta(0)))
+    async def work(n: int) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise ValueError("again")
+        await asyncio.sleep(0.02)
+        session = app.runtime.session()
+        for _ in range(2):
+            await asyncio.to_thread(session.check_own)
+
+    task = work.enqueue(1)
+    now = app.runtime.desk.clock.wall_ms()
+    monkeypatch.setattr(Clock, "wall_ms", lambda clock: now)
+    app.run_worker(until_idle=True, concurrency=1)
+    assert tries == 3
+    assert "parked" not in [row.kind for row in app.runtime.desk.store.rows("default", task.id)]
+    assert app.runtime.session().held == set()
+
+
+@pytest.mark.parametrize("concurrency", [3, 16])
+def test_no_claim_is_asked_beside_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, concurrency: int) -> None:
+    """However long the store takes to say what is due: what must run alone would begin beside what the other has brought."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    asked: list[Asked] = []
+    most = 0
+    next_due, ask_for, not_taken = SQLite.next_due, Worker._ask_for, worker.not_taken
+
+    @app.task(intent=("n",))
+    async def work(n: int) -> None:
+        await asyncio.sleep(0.002 * (n % 3))
+
+    def slowly(store: SQLite, *args: Any) -> int | None:
+        time.sleep(0.005)
+        return next_due(store, *args)
+
+    def asking(one: Worker, queues: Sequence[str], kinds: Sequence[str]) -> Asked:
+        nonlocal most
+        asked.append(ask_for(one, queues, kinds))
+        most = max(most, len(asked))
+        return asked[-1]
+
+    def answered(session: Session, registered: set[tuple[str, str]], outcome: Outcome) -> None:
+        asked[:] = [one for one in asked if one.registered is not registered]
+        not_taken(session, registered, outcome)
+
+    work.enqueue_many([work.call(n) for n in range(200)])
+    monkeypatch.setattr(Desk, "remote", property(lambda desk: True))
+    monkeypatch.setattr(SQLite, "next_due", slowly)
+    monkeypatch.setattr(Worker, "_ask_for", asking)
+    monkeypatch.setattr(worker, "not_taken", answered)
+    app.run_worker(until_idle=True, concurrency=concurrency)
+    assert [row.delivery for row in app.tasks.list(limit=300)] == ["acknowledged"] * 200
+    assert most == 1
+
+
+def test_a_backlog_hides_nothing_that_a_person_has_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it lasts there may never be room to look, and what a claim goes by was read long ago."""
+    monkeypatch.setattr(worker, "LOOK_SECONDS", 0.05)
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    ran: list[int] = []
+
+    @app.task(intent=("n",), queue="other")
+    async def other(n: int) -> None:
+        ran.append(n)
+
+    @app.task(intent=("n",))
+    async def work(n: int) -> None:
+        ran.append(n)
+        await asyncio.sleep(0.005)
+        if n == 10:
+            threading.Thread(target=lambda: app.review.resume(queue="other", by="ann")).start()
+
+    other.enqueue(-1)
+    work.enqueue_many([work.call(n) for n in range(100)])
+    app.review.pause(queue="other", by="ann")
+    app.run_worker(until_idle=True, concurrency=1)
+    assert sorted(ran) == list(range(-1, 100))
+    assert ran.index(-1) < 90

@@ -97,7 +97,9 @@ def test_who_queues_nothing_says_nothing_of_it_and_hears_nothing_of_himself(
         assert one(store, Stream("s").then()[0]) == Landed()
         listener.execute("NOTIFY semel, 'last'")
         said = [told.payload for told in listener.notifies(timeout=10, stop_after=None) if told.payload != ""][:2]
-    assert said == ["queued", "last"] and store.changed() == before + 1
+    assert said == ["queued", "last"]
+    until(lambda: store.changed() > before, "it hears the last")
+    assert store.changed() == before + 1
 
 
 def test_what_is_sent_behind_a_commit_excuses_no_failure_of_it(database: str) -> None:
@@ -177,3 +179,20 @@ def test_who_has_something_to_say_wakes_the_thread_unless_it_looks_soon_by_itsel
     assert hints._rest(quiet=True) == pglisten.QUIET_SECONDS
     hints.tell(queued=False)
     assert len(woken) == 2, "nor does anything for a long sleep"
+
+
+def test_the_number_of_a_server_process_is_not_ones_own_for_ever(make_store: Callable[[], Postgres], database: str) -> None:
+    """A server that was started anew counts from the beginning: what had one's own number may be another's by then."""
+    store = make_store()
+    heard: list[bool] = []
+    store.changed()
+    assert store.hear(lambda: heard.append(True))
+    until(store._hints.listening.is_set, "it listens")
+    with psycopg.connect(database, autocommit=True) as other:
+        store._hints._rider = other.info.backend_pid
+        assert store._hints._link is not None
+        other.execute("SELECT pg_terminate_backend(%s, 5000)", (store._hints._link.pid,))
+        until(lambda: not store._hints.listening.is_set(), "its connection is gone")
+        until(store._hints.listening.is_set, "it listens again")
+        other.execute("NOTIFY semel, 'queued'")
+        until(lambda: bool(heard), "it is told")

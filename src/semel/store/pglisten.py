@@ -146,6 +146,7 @@ class Hints:
         assert raw is not None
         own = raw.info.backend_pid
         raw.add_notify_handler(lambda told: self._told(told.pid not in (own, self._rider), told.payload))
+        self._rider = 0  # a server that was started anew may have given its number to somebody else
         self._count += 1  # what was said before is lost
         self.listening.set()
         self._complained = False
