@@ -74,7 +74,7 @@ def _ledger(runtime: Runtime, session: Session, taken: ClaimedTask) -> Generator
     try:
         return (yield from runtime.desk.off_loop(lambda: Ledger(runtime.desk, taken.tenant, taken.task, taken.head, actor)))
     except BaseException:
-        session.held.discard((taken.tenant, taken.task.id))
+        session.held.drop(taken.tenant, taken.task.id, taken.task.token)
         raise
 
 
@@ -164,10 +164,10 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         try:
             ready = yield from attempts.prepare_direct(attempt)
         except BaseException:
-            session.held.discard((self.ref.tenant, self.ref.id))
+            session.held.drop(self.ref.tenant, self.ref.id, attempt.token)
             raise
         if not ready:
-            session.held.discard((self.ref.tenant, self.ref.id))
+            session.held.drop(self.ref.tenant, self.ref.id, attempt.token)
             unsettled(self.ref, ledger.state)
         self._attempt, self.attempt = attempt, attempt.number
 
@@ -202,7 +202,7 @@ class Work(AbstractContextManager["Work"], AbstractAsyncContextManager["Work"]):
         try:
             yield from attempt.end(Raised(failed) if failed else Returned(None), lambda value: value)
         finally:
-            attempt.session.held.discard((self.ref.tenant, self.ref.id))
+            attempt.session.held.drop(self.ref.tenant, self.ref.id, attempt.token)
         if failed is not None and not isinstance(failed, Suspended):
             return
         state = yield from state_now(attempt.desk, self.ref)
@@ -244,7 +244,7 @@ def _attempt(runtime: Runtime, work: Declared, ledger: Ledger, wait: timedelta) 
     try:
         yield from attempts.run(attempt, work)
     finally:
-        session.held.discard((ledger.tenant, ledger.state.id))
+        session.held.drop(ledger.tenant, ledger.state.id, attempt.token)
     return (yield from state_now(runtime.desk, Ref(ledger.state.id, ledger.tenant)))
 
 

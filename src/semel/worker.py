@@ -21,6 +21,7 @@ from semel.engine.alarm import Alarm, too_old_ms
 from semel.engine.arrival import NotYet
 from semel.engine.attempt import Attempt, Exit
 from semel.engine.declare import Work
+from semel.engine.held import Registered
 from semel.engine.keyring import expect_key
 from semel.engine.ledger import Ledger
 from semel.engine.queue import claim, not_taken
@@ -67,7 +68,7 @@ class Asked:
     """A claim under way. registered: what it has said to be held, before it lands (R17)."""
 
     ticket: Ticket
-    registered: set[tuple[str, str]]
+    registered: set[Registered]
     limit: int
 
 
@@ -115,7 +116,6 @@ class Worker:
         self._more = False  # the last claim got all that it asked for: more is due, most likely
         self._claiming: Asked | None = None  # a claim that is waited for, or whose tasks are about to begin
         self._ahead: Asked | None = None  # one that nobody waits for yet
-        self._newest: dict[tuple[str, str], Running] = {}  # by (tenant, task)
         self._asked_all_at = 0.0  # loop time
 
     # --- the loop ---
@@ -419,18 +419,18 @@ class Worker:
     async def _start(self, claimed: list[ClaimedTask]) -> None:
         """Each by itself. What cannot be started is held no more, and so goes back (R17)."""
         session = self._session
-        left = {(taken.tenant, taken.task.id) for taken in claimed}
+        left = {(taken.tenant, taken.task.id, taken.task.token) for taken in claimed}
         try:
             for taken in claimed:
                 try:
                     self._begin(taken, await self._ledger(taken))
-                    left.discard((taken.tenant, taken.task.id))
+                    left.discard((taken.tenant, taken.task.id, taken.task.token))
                 except StoreUnavailable as error:
                     log.warning("semel: task %s: the store did not answer, it is not started: %s", taken.task.id, error)
                 except Exception:  # one tenant's nonsense must not end everybody's worker
                     log.exception("semel: task %s cannot be started; it is given back", taken.task.id)
         finally:
-            session.held -= left
+            session.held.drop_all(left)
 
     async def _ledger(self, taken: ClaimedTask) -> Ledger:
         """The ledger of what was claimed; the streams of its joined keys are read."""
@@ -452,7 +452,6 @@ class Worker:
             loop, here = asyncio.get_running_loop(), attempt.code_ended
             attempt.code_ended = lambda: _quietly(lambda: loop.call_soon_threadsafe(here))
         self._running.add(running)
-        self._newest[taken.tenant, taken.task.id] = running
         self._by_itself = taken.task.alone
         running.task.add_done_callback(lambda _: self._ended(running))
 
@@ -493,17 +492,9 @@ class Worker:
         self._ending.discard(running)
         self._by_itself = self._by_itself and bool(self._running)
         running.attempt.code_ended = _nothing  # it leads to `running`: a cycle would keep all of it until the next collection
-        place = running.attempt.ledger.tenant, running.attempt.ledger.state.id
-        if self._newest.get(place) is running:
-            del self._newest[place]
-        if not self._has_again(place):
-            self._session.held.discard(place)
+        ledger = running.attempt.ledger
+        self._session.held.drop(ledger.tenant, ledger.state.id, running.attempt.token)
         self._poke()
-
-    def _has_again(self, place: tuple[str, str]) -> bool:
-        """Whether it was claimed anew, which one transaction can write down with the end of its last attempt (R17)."""
-        asked = any(place in one.registered for one in (self._ahead, self._claiming) if one is not None)
-        return asked or place in self._newest or any((one.tenant, one.task.id) == place for one in self._alone)
 
     # --- stopping ---
 
@@ -577,7 +568,7 @@ class Worker:
         ledger = await self._ledger(taken)
         park = tasks.Park(taken.task.token, "the worker stopped before it started", self._runtime.desk.clock.wall_ms())
         await drive.arun(ledger.commit(park))
-        self._session.held.discard((taken.tenant, taken.task.id))
+        self._session.held.drop(taken.tenant, taken.task.id, taken.task.token)
 
     async def _give_up(self, running: Running) -> None:
         """It outlived the grace: its task goes back, what it submitted is ambiguous, and its code may start nothing more."""

@@ -11,6 +11,7 @@ import uuid_utils
 
 from semel.engine import collector
 from semel.engine.declare import Registry, Work
+from semel.engine.held import Registered
 from semel.engine.ledger import START, Desk, change_id, part_of_task
 from semel.engine.requests import Await, Request
 from semel.engine.session import Session
@@ -181,13 +182,13 @@ def claim(
     limit: int,
     told: set[tuple[str, str]],
     paused: Paused,
-) -> tuple[Ticket, set[tuple[str, str]]]:
-    """Ask for up to `limit` tasks; and the set of those that were registered as held before the claim landed (R17).
+) -> tuple[Ticket, set[Registered]]:
+    """Ask for up to `limit` tasks; and the set of the claims that were registered as held before they landed (R17).
 
     told: the tasks of which it was said already that they cannot be read. paused: what is asked once more when they have been
     found, so that nothing is claimed which came when it was paused already.
     """
-    registered: set[tuple[str, str]] = set()
+    registered: set[Registered] = set()
     at = desk.clock.wall_ms()
     held = paused.since_now(AT_ONCE_SECONDS)
     guard = session.guard()  # one for all of it: what the store is asked about is what each claim rests on
@@ -213,9 +214,9 @@ def claim(
 
 def claim_one(
     desk: Desk, session: Session, tenant: str, task: str, retry: Retry, refused: list[Refusal], may: Limits = UNLIMITED
-) -> tuple[Ticket, set[tuple[str, str]]]:
+) -> tuple[Ticket, set[Registered]]:
     """Ask for this very task, in the caller's own process; `refused` gets the machine's no."""
-    registered: set[tuple[str, str]] = set()
+    registered: set[Registered] = set()
     at, guard = desk.clock.wall_ms(), session.guard()
 
     def decide(tenant: str, rows: list[Row]) -> tuple[Change, tasks.Task] | None:
@@ -232,7 +233,7 @@ def _claimed(
     desk: Desk,
     session: Session,
     guard: Guard,
-    registered: set[tuple[str, str]],
+    registered: set[Registered],
     tenant: str,
     state: tasks.Task,
     rows: list[Row],
@@ -252,8 +253,8 @@ def _claimed(
         return None
     claimed = decided.events[0]
     assert isinstance(claimed, j.Claimed)
-    session.held.add((tenant, state.id))
-    registered.add((tenant, state.id))
+    session.held.add(tenant, state.id, claimed.token)
+    registered.add((tenant, state.id, claimed.token))
     identity = change_id()
     head = START._replace(seq=rows[-1].seq, hash=rows[-1].hash)
     part, after, _ = part_of_task(
@@ -262,7 +263,7 @@ def _claimed(
     return Change(identity, (part,), guard), after
 
 
-def not_taken(session: Session, registered: set[tuple[str, str]], outcome: Outcome) -> None:
+def not_taken(session: Session, registered: set[Registered], outcome: Outcome) -> None:
     """What was registered and is not in the answer is not ours: if it landed all the same, the beat's check gives it back."""
-    taken = {(t.tenant, t.task.id) for t in outcome.tasks} if isinstance(outcome, Claims) else set()
-    session.held -= registered - taken
+    taken = {(t.tenant, t.task.id, t.task.token) for t in outcome.tasks} if isinstance(outcome, Claims) else set()
+    session.held.drop_all(registered - taken)

@@ -15,6 +15,7 @@ import uuid_utils
 from semel.engine.alarm import Alarm
 from semel.engine.clock import Clock
 from semel.engine.drive import give_up_closed
+from semel.engine.held import Held
 from semel.engine.ledger import Desk, Ledger, Proposal
 from semel.engine.neighbours import Neighbours
 from semel.errors import StoreUnavailable
@@ -91,7 +92,7 @@ class Session:
         self.epoch = desk.store.info.epoch
         self.number = self._tried = 0
         self.fenced = ""
-        self.held: set[tuple[str, str]] = set()  # tasks that this process knows to be its own, registered before the claim lands
+        self.held = Held()
         self._on_fenced = on_fenced
         self.on_fencing: Callable[[str, str, bool], None] = lambda session, how, own: None
         self._nonces = [os.urandom(8).hex()]  # the acknowledged one, and any sent since (R15)
@@ -368,7 +369,7 @@ class Session:
 
     def _strange(self, rows: Sequence[InflightRow]) -> set[tuple[str, str]]:
         """What the store says is ours and we know nothing of: compared at once, since what we hold moves on."""
-        return {(row.tenant, row.task) for row in rows} - self.held
+        return {place for row in rows if (place := (row.tenant, row.task)) not in self.held}
 
     def check_own(self, unknown: set[tuple[str, str]] | None = None) -> None:
         """R17: what the store says is ours and we know nothing of goes back; seen twice, since answers are under way."""
