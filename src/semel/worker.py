@@ -128,11 +128,16 @@ class Worker:
             while not self._stopping and not await drive.in_own_thread(lambda: self._open(loop)):
                 await self._rest(min(AWAY_SECONDS, self._again_seconds))
             if self._opened:
-                await self._loop()
-                await self._take_ahead()
-                self._runtime.desk.writer.queued = None
-                self._runtime.desk.store.hear(None)
-                await self._drain()
+                try:
+                    await self._loop()
+                    await self._take_ahead()
+                    self._runtime.desk.writer.queued = None
+                    self._runtime.desk.store.hear(None)
+                    await self._drain()
+                except asyncio.CancelledError:
+                    self._let_go(self._ahead)
+                    self._session.held.drop_all((one.tenant, one.task.id, one.task.token) for one in self._alone)
+                    raise
         if self._failed:  # maybe while it came in
             raise StoreUnavailable(f"this worker was fenced ({self._failed}); its tasks go on elsewhere; start it again")
 
@@ -347,15 +352,9 @@ class Worker:
         """A claim of as much as there is room for."""
         self._more, limit = False, min(self._free(), MOST_AT_ONCE)
         ticket, registered = claim(
-            self._runtime.desk,
-            self._session,
-            self._app.declared_tasks,
-            queues=queues,
-            kinds=kinds,
-            limit=limit,
-            told=self._unreadable,
-            paused=self._runtime.paused,
-        )
+            self._runtime.desk, self._session, self._app.declared_tasks, queues=queues, kinds=kinds, limit=limit,
+            told=self._unreadable, paused=self._runtime.paused,
+        )  # fmt: skip
         return Asked(ticket, registered, limit)
 
     async def _taken(self, asked: Asked, *, hint: bool = False) -> int:
@@ -366,8 +365,17 @@ class Worker:
         finally:
             self._claiming = None
 
+    def _let_go(self, asked: Asked | None) -> None:
+        """Nobody waits for it any more: what it brings is not held, and so goes back, though this process lives on (R17)."""
+        if asked is not None:
+            asked.ticket.then(lambda: self._session.held.drop_all(asked.registered))
+
     async def _begun(self, asked: Asked, hint: bool) -> int:
-        outcome = await drive.wait_for_signal(asked.ticket)
+        try:
+            outcome = await drive.wait_for_signal(asked.ticket)
+        except asyncio.CancelledError:
+            self._let_go(asked)
+            raise
         not_taken(self._session, asked.registered, outcome)
         if isinstance(outcome, Fenced):
             self._session.fence_self(outcome.why)

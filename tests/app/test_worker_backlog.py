@@ -292,3 +292,47 @@ def test_a_backlog_hides_nothing_that_a_person_has_resumed(tmp_path: Path, monke
     app.run_worker(until_idle=True, concurrency=1)
     assert sorted(ran) == list(range(-1, 100))
     assert ran.index(-1) < 90
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_what_a_worker_that_is_cancelled_was_about_to_get_goes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ahead: bool
+) -> None:
+    """R17: the process lives on, and so does its session."""
+    app = semel.App(f"sqlite:///{tmp_path}/agent.db")
+    commit = SQLite.commit
+    asked, go_on = threading.Event(), threading.Event()
+
+    @app.task(intent=("n",))
+    async def work(n: int) -> None:
+        await asyncio.sleep(0)
+
+    def committing(store: SQLite, units: Sequence[Unit]) -> list[Outcome]:
+        if any(isinstance(unit, ClaimUnit) for unit in units) and store.next_due(["default"], ["work"]) is not None:
+            asked.set()
+            go_on.wait(10)
+        return commit(store, units)
+
+    async def live() -> None:
+        running = asyncio.ensure_future(app.arun_worker(concurrency=1))
+        if ahead:
+            monkeypatch.setattr(Worker, "_claim_at_once", never)
+        monkeypatch.setattr(SQLite, "commit", committing)
+        await asyncio.to_thread(asked.wait, 10)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    async def never(one: Worker, heard: bool) -> int | None:
+        if one._ahead is None and heard is not None and not one._running:
+            one._ahead = one._ask_for(*one._open_to())
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    work.enqueue(1)
+    asyncio.run(live())
+    go_on.set()
+    app.runtime.desk.writer.barrier().wait(10)
+    session = app.runtime.session()
+    assert [row.delivery for row in app.tasks.list()] == ["leased"]
+    for _ in range(2):
+        session.check_own()
+    assert [row.delivery for row in app.tasks.list()] == ["queued"] and not session.held

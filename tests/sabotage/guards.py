@@ -597,6 +597,8 @@ BY_TEST = (
     Guard("R17 a task that is claimed again with its end is held", "engine/held.py", "            tokens.discard(token)\n", "            tokens.clear()\n",
           ("tests/app/test_worker_backlog.py", "tests/engine/test_held.py")),
     Guard("workers: a backlog hides nothing that a person has resumed", "worker.py", "            if at_once and clock()", "            if False and clock()", BACKLOG),
+    Guard("R17 what a cancelled worker has asked for goes back", "worker.py", "            self._let_go(asked)\n", "            pass\n", BACKLOG),
+    Guard("R17 what a cancelled worker has asked ahead goes back", "worker.py", "                    self._let_go(self._ahead)\n", "", BACKLOG),
     Guard("workers: what was asked ahead of a stop is run", "worker.py", "                await self._take_ahead()\n", "", BACKLOG),
     Guard("workers: a claim goes to the writer ahead of the end that made room", "worker.py", "            self._ask_ahead()\n", "", BACKLOG),
     Guard("what runs alone has no neighbour that comes later", "worker.py", "if self._alone or self._by_itself:", "if self._alone:", START),
