@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,21 @@ from semel.store.writer import Ticket, Writer
 from semel.worker import Asked, Worker
 
 TASKS = 20
+
+
+@pytest.fixture(autouse=True)
+def closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every app that a test has made is closed."""
+    made, init = list[semel.App](), semel.App.__init__
+
+    def making(app: semel.App, *args: Any, **kwargs: Any) -> None:
+        init(app, *args, **kwargs)
+        made.append(app)
+
+    monkeypatch.setattr(semel.App, "__init__", making)
+    yield
+    for app in made:
+        app.close()
 
 
 class Office:

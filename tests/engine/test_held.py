@@ -55,3 +55,4 @@ def test_work_of_ones_own_that_ends_while_another_thread_claims_it_again(tmp_pat
     for _ in range(2):
         session.check_own()
     assert app.runtime.desk.store.rows(ledger.tenant, ledger.state.id)[-1].kind == "claimed"
+    app.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 Place = tuple[str, str]  # tenant, task
 Registered = tuple[str, str, int]  # and the token of the claim
@@ -43,6 +43,10 @@ class Held:
         """Nothing is held."""
         with self._lock:
             self._tokens.clear()
+
+    def __iter__(self) -> Iterator[Registered]:
+        with self._lock:
+            return iter([(*place, token) for place, tokens in self._tokens.items() for token in tokens])
 
     def __contains__(self, place: Place) -> bool:
         return place in self._tokens

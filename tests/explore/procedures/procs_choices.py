@@ -118,7 +118,8 @@ def _to_tend(world: World, life: Life) -> bool:
         or _would_note(world, life, row.key)
         for row in tables.unknown.values()
     )
-    strange = {(row.tenant, row.task) for row in tables.inflight if row.session == session.id} - session.held
+    ours = {(row.tenant, row.task) for row in tables.inflight if row.session == session.id}
+    strange = {place for place in ours if place not in session.held}
     return bool(
         any(session.knows_dead(row) for row in rows) or life.handle.orphans(None, 1) or unlearnt or strange or session.strange
     )

@@ -530,7 +530,7 @@ class World:
         except StoreUnavailable:
             pass
         finally:
-            life.opened.held.discard((taken.tenant, taken.task.id))
+            life.opened.held.drop(taken.tenant, taken.task.id, taken.task.token)
 
     def play(self, key: str) -> str:
         """A task's handler: its script, one call after the other."""
