@@ -24,6 +24,7 @@ import nursery
 import semel
 from semel.engine.queue import Order
 from semel.machine import journal, projection, tasks
+from semel.testing.crashtest.stores import Files
 from semel.testing.provider import Act, Provider
 
 T = TypeVar("T")
@@ -52,8 +53,11 @@ def until(what: str, condition: Callable[[], T], seconds: float = PATIENCE) -> T
 class Worker:
     """A worker process."""
 
-    def __init__(self, process: subprocess.Popen[bytes] | nursery.Child, log: Path) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes] | nursery.Child, log: Path, free: Callable[[], bool] = lambda: True
+    ) -> None:
         self.process, self.log = process, log
+        self._free = free  # whether the store can be written
         self.pid = process.pid
 
     def signal(self, number: signal.Signals) -> None:
@@ -66,9 +70,17 @@ class Worker:
         self.process.wait(PATIENCE)
 
     def freeze(self) -> None:
-        """SIGSTOP, and wait until the kernel has stopped every thread of it."""
+        """SIGSTOP, and wait until the kernel has stopped every thread of it: not in the middle of a commit, on SQLite, which
+        would keep everybody else from the store."""
+        until(f"{self.pid} is stopped, and holds no lock", self._stopped)
+
+    def _stopped(self) -> bool:
         self.signal(signal.SIGSTOP)
         until(f"{self.pid} is stopped", lambda: set(self.states()) <= {"T", "t"}, 10)
+        if free := self._free():
+            return free
+        self.wake()
+        return False
 
     def wake(self) -> None:
         """SIGCONT."""
@@ -145,8 +157,12 @@ class Lab:
         if ROUNDS > 1:
             return self.launch(sys.executable, *argv, **env)
         log = self.new_log()
-        self.workers.append(Worker(nursery.of_this_process(str(SOURCE)).fork(argv, {**self.env, **env}, log), log))
+        self.workers.append(Worker(nursery.of_this_process(str(SOURCE)).fork(argv, {**self.env, **env}, log), log, self.free))
         return self.workers[-1]
+
+    def free(self) -> bool:
+        """Whether the store can be written now."""
+        return not self.url.startswith("sqlite:") or Files().free(self.url)
 
     def new_log(self) -> Path:
         return self.root / f"worker{len(self.workers) + 1}.log"
@@ -156,7 +172,7 @@ class Lab:
         log = self.new_log()
         with log.open("wb") as out:
             process = subprocess.Popen(command, env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
-        self.workers.append(Worker(process, log))
+        self.workers.append(Worker(process, log, self.free))
         return self.workers[-1]
 
     def start(self, *command: str) -> subprocess.Popen[str]:

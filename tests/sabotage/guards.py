@@ -1130,6 +1130,8 @@ BY_TEST = (
     Guard("SQLite: what a transaction wrote that did not land is not remembered", "store/sqlitewrite.py",
           "        self._version = None\n", "", HEADS),
     # --- faults in the user's own code ---
+    Guard("faults: who is frozen holds no lock of the store", "testing/crashtest/world.py", "if self.stores.free(self.url):", "if True:",
+          ("tests/crashtest/test_crashtest_freezes.py",)),
     Guard("faults: an attempt that was cut short proves no change", "testing/crashtest/faults.py",
           "first < second and (task, second) in whole", "first < second", (FAULTS + "an_attempt_that_was_cut_short_proves_no_change",)),
     Guard("faults: a not_found from before it happened is true", "testing/crashtest/faults.py",

@@ -87,7 +87,7 @@ def frozen_before(world: World, at: Boundary | None) -> None:
     world.enqueue()
     world.start()
     first = world.arrived(gate)
-    first.freeze()
+    world.freeze(first)
     world.room.open(gate)
     world.start()
     world.finish()
@@ -98,7 +98,7 @@ def frozen_during(world: World, at: Boundary | None) -> None:
     """It is slow beyond its lease. The kernel ends it, unless the app does without the watchdog."""
     assert at is not None
     first = _in_the_middle(world, at)
-    first.freeze()
+    world.freeze(first)
     world.room.open(f"{at.gate} during")
     world.start()
     world.finish()

@@ -21,6 +21,7 @@ from semel.store.places import open_store, place_of
 if TYPE_CHECKING:
     import psycopg
 
+BUSY_MS = 500  # others who are at it are done by then
 STARTED = "postgres"  # as a store: a PostgreSQL that is started, and ends with the crash test
 TERMINATE = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s"
 
@@ -39,6 +40,19 @@ class Files:
 
     def terminate(self, url: str) -> None:
         """A file has no connections."""
+
+    def free(self, url: str) -> bool:
+        """Whether it can be written now: a process that is stopped in the middle of a commit keeps the file locked."""
+        db = apsw.Connection(place_of(url).where)
+        try:
+            db.set_busy_timeout(BUSY_MS)
+            db.execute("BEGIN IMMEDIATE")
+            db.execute("ROLLBACK")
+        except apsw.BusyError:
+            return False
+        finally:
+            db.close()
+        return True
 
     def copy(self, url: str) -> None:
         """A consistent copy, as a backup would make it."""
@@ -96,6 +110,10 @@ class Databases:
                 )
             fresh.execute("DROP SCHEMA IF EXISTS semel CASCADE")
         return url
+
+    def free(self, url: str) -> bool:
+        """The server ends the transaction of one who is stopped in it."""
+        return True
 
     def drop(self, url: str) -> None:
         """It is not wanted any more."""

@@ -34,6 +34,7 @@ T = TypeVar("T")
 ENDED = (Delivery.ACKNOWLEDGED, Delivery.DEAD_LETTERED)
 PERSON = "crashtest"
 FREEZE_SECONDS = 10.0
+MOST_FREEZES = 100  # until one is stopped outside of its commits
 MOST_WORKERS = 12  # in one run: whose workers die by themselves again and again is stuck
 
 
@@ -192,6 +193,16 @@ class World:
         """Workers reach the store through this from now on."""
         self.proxy = Proxy(self.url)
         return self.proxy
+
+    def freeze(self, child: Child) -> None:
+        """Stop it where it holds no lock of the store: on SQLite everybody else would wait until it is woken. Raises `Stuck`."""
+        for _ in range(MOST_FREEZES):
+            child.freeze()
+            if self.stores.free(self.url):
+                return
+            child.wake()
+            time.sleep(PAUSE_SECONDS)
+        raise Stuck("a worker was in the middle of a commit, however often it was stopped")
 
     # --- waiting ---
 
