@@ -74,6 +74,17 @@ def had(outcome: Outcome) -> bool:
     return isinstance(outcome, Claims) and bool(outcome.tasks)
 
 
+def looks_take(seconds: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store takes so long to say when something falls due."""
+    next_due = SQLite.next_due
+
+    def slowly(store: SQLite, *args: Any) -> int | None:
+        time.sleep(seconds)
+        return next_due(store, *args)
+
+    monkeypatch.setattr(SQLite, "next_due", slowly)
+
+
 def ends_a_task(unit: Unit) -> bool:
     return isinstance(unit, Change) and any(row.kind == "finished" for part in unit.parts for row in part.rows)
 
@@ -154,7 +165,7 @@ def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest
     """However long the store takes to say what is due: no more run at a time than there are to be, and none is forgotten."""
     app = semel.App(f"sqlite:///{tmp_path}/agent.db")
     running, most = 0, 0
-    next_due, commit = SQLite.next_due, SQLite.commit
+    commit = SQLite.commit
 
     @app.task(intent=("n",))
     async def work(n: int) -> None:
@@ -164,17 +175,13 @@ def test_what_was_asked_ahead_takes_its_room(tmp_path: Path, monkeypatch: pytest
         await asyncio.sleep(0.002 * (n % 3))
         running -= 1
 
-    def slowly(store: SQLite, *args: Any) -> int | None:
-        time.sleep(0.005)
-        return next_due(store, *args)
-
     def committing(store: SQLite, units: Sequence[Unit]) -> list[Outcome]:
         time.sleep(0.002)
         return commit(store, units)
 
     work.enqueue_many([work.call(n) for n in range(200)])
     monkeypatch.setattr(Desk, "remote", property(lambda desk: True))
-    monkeypatch.setattr(SQLite, "next_due", slowly)
+    looks_take(0.005, monkeypatch)
     monkeypatch.setattr(SQLite, "commit", committing)
     app.run_worker(until_idle=True, concurrency=concurrency)
     assert [row.delivery for row in app.tasks.list(limit=300)] == ["acknowledged"] * 200
@@ -254,15 +261,11 @@ def test_no_claim_is_asked_beside_another(tmp_path: Path, monkeypatch: pytest.Mo
     app = semel.App(f"sqlite:///{tmp_path}/agent.db")
     asked: list[Asked] = []
     most = 0
-    next_due, ask_for, not_taken = SQLite.next_due, Worker._ask_for, worker.not_taken
+    ask_for, not_taken = Worker._ask_for, worker.not_taken
 
     @app.task(intent=("n",))
     async def work(n: int) -> None:
         await asyncio.sleep(0.002 * (n % 3))
-
-    def slowly(store: SQLite, *args: Any) -> int | None:
-        time.sleep(0.005)
-        return next_due(store, *args)
 
     def asking(one: Worker, queues: Sequence[str], kinds: Sequence[str]) -> Asked:
         nonlocal most
@@ -276,7 +279,7 @@ def test_no_claim_is_asked_beside_another(tmp_path: Path, monkeypatch: pytest.Mo
 
     work.enqueue_many([work.call(n) for n in range(200)])
     monkeypatch.setattr(Desk, "remote", property(lambda desk: True))
-    monkeypatch.setattr(SQLite, "next_due", slowly)
+    looks_take(0.005, monkeypatch)
     monkeypatch.setattr(Worker, "_ask_for", asking)
     monkeypatch.setattr(worker, "not_taken", answered)
     app.run_worker(until_idle=True, concurrency=concurrency)
